@@ -1,0 +1,2 @@
+//! The main job, end to end.
+fn main() {}

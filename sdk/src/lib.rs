@@ -1,0 +1,3 @@
+#![doc = "Beepgrid"]
+pub mod model;
+pub use model::*;

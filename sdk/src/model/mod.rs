@@ -1,0 +1,49 @@
+//! The wire types, one file per family; usable without the client (`default-features = false`).
+//!
+//! Responses may gain fields at any time; unknown ones are ignored. Inputs are `#[non_exhaustive]`: make them with `new(…)` or a
+//! named constructor and set the rest through the setters or the public fields.
+
+/// Free-form JSON that belongs to the application: metadata, progress, arguments.
+pub type JsonMap = serde_json::Map<String, serde_json::Value>;
+
+/// Chainable setters named like their fields.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $field:ident: $arg:ty => $value:expr;)+) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $field(mut self, $field: $arg) -> Self {
+            self.$field = $value;
+            self
+        }
+    )+};
+}
+
+mod chats;
+mod setup;
+mod executions;
+mod files;
+mod identity;
+mod ids;
+mod messages;
+mod queries;
+mod requests;
+mod time;
+mod vocabulary;
+mod workers;
+
+pub use chats::*;
+pub use setup::*;
+pub use executions::*;
+pub use files::*;
+pub use identity::*;
+pub use ids::*;
+pub use messages::*;
+pub use queries::*;
+pub use requests::*;
+pub use self::time::*;
+pub use vocabulary::*;
+pub use workers::*;
+
+
+#[cfg(test)]
+mod golden;

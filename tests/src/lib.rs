@@ -1,0 +1,1 @@
+//! The harness: engines on every store, a cutting proxy, raw HTTP.
