@@ -38,13 +38,13 @@ pub struct Conversation {
     #[serde(default)]
     pub history_start: i64,
     /// Who is in it now.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub participants: Vec<Participant>,
     /// Who was in it since `history_start` and left.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "super::null_as_empty", skip_serializing_if = "Vec::is_empty")]
     pub past_participants: Vec<Participant>,
     /// The newest 200 visible messages, oldest first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub messages: Vec<Message>,
     /// Whether there are older visible ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -67,7 +67,7 @@ pub struct StartChatInput {
     /// The other founders: people, agents or services that view each other.
     pub targets: Vec<Target>,
     /// The first message.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub body: String,
     /// The chat's title.
     #[serde(default, skip_serializing_if = "String::is_empty")]

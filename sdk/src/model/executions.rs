@@ -17,7 +17,7 @@ pub struct Action {
     #[serde(default)]
     pub resource_version: String,
     /// Arguments, at most 32 KiB of JSON.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub arguments: JsonMap,
     /// Identity of the business operation, for one execution only.
     pub operation_key: String,

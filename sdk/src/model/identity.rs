@@ -31,7 +31,7 @@ macro_rules! principals {
             #[serde(default)]
             pub external_id: String,
             /// Your JSON; no secrets here.
-            #[serde(default)]
+            #[serde(default, deserialize_with = "super::null_as_empty")]
             pub metadata: JsonMap,
             /// Grows with every edit.
             #[serde(default)]
@@ -143,7 +143,7 @@ pub struct Group {
     /// What it is for.
     pub purpose: GroupPurpose,
     /// Visible members.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub members: Vec<PrincipalId>,
     /// How many members there are, visible or not.
     #[serde(default)]
@@ -276,7 +276,7 @@ pub struct Role {
     /// Its name.
     pub name: String,
     /// Its rules.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub rules: Vec<PermissionRule>,
     /// Grows with every edit.
     pub version: i64,

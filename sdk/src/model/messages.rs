@@ -110,7 +110,7 @@ pub struct SendInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
     /// The text, at most [`MAX_BODY_BYTES`]; may be empty when a file is attached.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub body: String,
     /// Names the conversation that the call opens, at most [`MAX_TITLE_CHARS`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -193,6 +193,7 @@ pub struct SendResult {
     /// The conversation; for a fan-out to a group the first one.
     pub conversation_id: ConversationId,
     /// The stored messages: one, or one for each member of a group.
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub messages: Vec<Message>,
     /// The request that a chat opened with its first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -218,7 +219,7 @@ pub struct SendBatchInput {
     /// Individual targets; duplicates are merged, groups are refused.
     pub targets: Vec<Target>,
     /// The text for each.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub body: String,
     /// Names each conversation that the call opens.
     #[serde(default, skip_serializing_if = "String::is_empty")]

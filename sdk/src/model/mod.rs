@@ -6,6 +6,11 @@
 /// Free-form JSON that belongs to the application: metadata, progress, arguments.
 pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 
+/// Reads `null` as the empty list or map: engines in Go write theirs so when there is nothing in it.
+fn null_as_empty<'de, D: serde::Deserializer<'de>, T: Default + serde::Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(<Option<T> as serde::Deserialize>::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// Chainable setters named like their fields.
 macro_rules! setters {
     ($($(#[$doc:meta])* $field:ident: $arg:ty => $value:expr;)+) => {$(

@@ -7,6 +7,8 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryPage<T = Value> {
     /// The records of this page.
+    #[serde(default = "Vec::new", deserialize_with = "super::null_as_empty")]
+    #[serde(bound(deserialize = "T: Deserialize<'de>"))]
     pub items: Vec<T>,
     /// Opaque; where the next page begins. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -212,7 +212,7 @@ pub struct Request {
     #[serde(default)]
     pub body: String,
     /// Exact answers to choose from, or none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub choices: Vec<String>,
     /// Where it stands.
     pub state: RequestState,

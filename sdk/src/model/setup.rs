@@ -28,7 +28,7 @@ pub struct EnrollInput {
     /// The agent's name, for a new agent.
     pub name: String,
     /// Declared capabilities, at most 50 of 100 code points.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub capabilities: Vec<String>,
     /// Your JSON, for a new agent.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]

@@ -254,9 +254,9 @@ pub struct Instance {
     /// When it was last heard of.
     pub last_seen: Timestamp,
     /// Declared by the application; grants nothing.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub capabilities: Vec<String>,
     /// Reported by the application.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_empty")]
     pub progress: JsonMap,
 }
