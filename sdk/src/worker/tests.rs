@@ -1,0 +1,626 @@
+//! The loop against a scripted inbox, on tokio's paused clock: hours pass in milliseconds and every instant is exact.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::inbox::{Inbox, LeaseId};
+use super::run::Worker;
+use super::{Handling, Leased, RunOptions, RunStatus};
+use crate::clock;
+use crate::error::{ApiError, Cause, DecodeFault, Error, ErrorKind};
+use crate::model::{Delivery, DeliveryId, ErrorCode, InboxInput, Timestamp};
+use crate::retry::Delays;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(30);
+
+/// How one call is answered.
+#[derive(Clone, Debug)]
+enum Answer {
+    Fine,
+    Api(u16, &'static str, Option<Duration>),
+    /// Nothing comes until the caller's limit is over.
+    Silence,
+    /// The answer is there, and is no JSON.
+    Garbage,
+}
+
+/// One poll: how long it takes and what it brings.
+struct Poll(Duration, Result<Vec<Leased>, Answer>);
+
+#[derive(Default)]
+struct Script {
+    polls: VecDeque<Poll>,
+    /// Answers in order; `Fine` when there are no more.
+    extends: VecDeque<Answer>,
+    acks: VecDeque<Answer>,
+    renewals: VecDeque<Result<Option<Timestamp>, Answer>>,
+    expires_at: Option<Timestamp>,
+    seen: Seen,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    polls: Vec<Instant>,
+    extends: Vec<(LeaseId, Instant)>,
+    acks: Vec<(LeaseId, Instant)>,
+    releases: Vec<LeaseId>,
+    renewals: Vec<Instant>,
+}
+
+#[derive(Clone, Default)]
+struct Fake(Arc<Mutex<Script>>);
+
+impl Fake {
+    fn with(&self, change: impl FnOnce(&mut Script)) -> &Self {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self
+    }
+
+    fn seen(&self) -> Seen {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).seen.clone()
+    }
+
+    fn polls(&self, polls: impl IntoIterator<Item = Poll>) -> &Self {
+        self.with(|script| script.polls.extend(polls))
+    }
+
+    fn acked(&self) -> Vec<String> {
+        self.seen().acks.iter().map(|(lease, _)| lease.delivery.to_string()).collect()
+    }
+}
+
+fn api(operation: &'static str, status: u16, code: &'static str, retry_after: Option<Duration>) -> Error {
+    let api = ApiError { code: ErrorCode::from(code), message: String::new(), status, request_id: None, retry_after };
+    Error::new(operation, None, false, Cause::Api(api))
+}
+
+async fn answer(operation: &'static str, answer: Option<Answer>, limit: Duration) -> Result<(), Error> {
+    match answer {
+        None | Some(Answer::Fine) => Ok(()),
+        Some(Answer::Api(status, code, retry_after)) => Err(api(operation, status, code, retry_after)),
+        Some(Answer::Silence) => {
+            sleep(limit).await;
+            Err(Error::new(operation, None, true, Cause::Deadline(limit)))
+        }
+        Some(Answer::Garbage) => Err(Error::new(operation, None, true, Cause::Decode(DecodeFault::TooLarge { limit: 1 }))),
+    }
+}
+
+impl Inbox for Fake {
+    async fn lease(&self, _input: InboxInput) -> Result<Vec<Leased>, Error> {
+        let mut next = None;
+        self.with(|script| {
+            script.seen.polls.push(Instant::now());
+            next = script.polls.pop_front();
+        });
+        let Some(Poll(time, result)) = next else {
+            sleep(15 * SECOND).await;
+            return Ok(Vec::new());
+        };
+        sleep(time).await;
+        match result {
+            Ok(items) => Ok(items),
+            Err(failure) => Err(answer("inbox", Some(failure), 25 * SECOND).await.unwrap_err()),
+        }
+    }
+
+    async fn extend(&self, lease: &LeaseId, _by: Duration, limit: Duration) -> Result<(), Error> {
+        let mut next = None;
+        self.with(|script| {
+            script.seen.extends.push((lease.clone(), Instant::now()));
+            next = script.extends.pop_front();
+        });
+        answer("extend", next, limit).await
+    }
+
+    async fn ack(&self, lease: &LeaseId, limit: Duration) -> Result<(), Error> {
+        let mut next = None;
+        self.with(|script| {
+            script.seen.acks.push((lease.clone(), Instant::now()));
+            next = script.acks.pop_front();
+        });
+        answer("ack", next, limit).await
+    }
+
+    async fn release(&self, lease: &LeaseId, _limit: Duration) -> Result<(), Error> {
+        self.with(|script| script.seen.releases.push(lease.clone()));
+        Ok(())
+    }
+
+    async fn expires_at(&self) -> Result<Option<Timestamp>, Error> {
+        let mut at = None;
+        self.with(|script| at = script.expires_at);
+        Ok(at)
+    }
+
+    async fn renew(&self) -> Result<Option<Timestamp>, Error> {
+        let mut next = None;
+        self.with(|script| {
+            script.seen.renewals.push(Instant::now());
+            next = script.renewals.pop_front();
+        });
+        match next {
+            Some(Ok(at)) => Ok(at),
+            Some(Err(failure)) => Err(answer("renew_credential", Some(failure), SECOND).await.unwrap_err()),
+            None => Err(api("renew_credential", 409, "not_renewable", None)),
+        }
+    }
+}
+
+fn delivery(id: &str) -> Leased {
+    let json = format!(r#"{{"id":"{id}","generation":1,"payload":{{"type":"message","conversation_id":"cnv_1"}}}}"#);
+    let delivery: Delivery = serde_json::from_str(&json).unwrap();
+    Leased::Delivery(Box::new(delivery))
+}
+
+fn deliveries(ids: &[&str]) -> Poll {
+    Poll(Duration::ZERO, Ok(ids.iter().map(|id| delivery(id)).collect()))
+}
+
+fn failing(status: u16, code: &'static str, retry_after: Option<Duration>) -> Poll {
+    Poll(Duration::ZERO, Err(Answer::Api(status, code, retry_after)))
+}
+
+fn worker(fake: &Fake, cancel: &CancellationToken) -> Worker<Fake> {
+    worker_with(fake, cancel, RunOptions::new().renew(false))
+}
+
+fn worker_with(fake: &Fake, cancel: &CancellationToken, options: RunOptions) -> Worker<Fake> {
+    Worker::new(fake.clone(), options, Delays::LOOPS, cancel.clone())
+}
+
+type Outcome = Result<(), std::io::Error>;
+
+/// A loop that stops once everything scripted is handled and the inbox was polled once more.
+async fn run_until<H, F>(fake: &Fake, time: Duration, handler: H) -> Result<(), Error>
+where
+    H: FnMut(Handling) -> F,
+    F: Future<Output = Outcome>,
+{
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    tokio::spawn(async move {
+        sleep(time).await;
+        stop.cancel();
+    });
+    worker(fake, &cancel).run(handler).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_delivery_is_acknowledged_after_its_handler_and_before_the_next() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1", "dlv_2", "dlv_3"])]);
+    let started = Mutex::new(Vec::new());
+    run_until(&fake, 10 * SECOND, |handling| {
+        started.lock().unwrap().push((handling.delivery.id.to_string(), fake.acked().len()));
+        async {
+            sleep(SECOND).await;
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    let expected = [("dlv_1", 0), ("dlv_2", 1), ("dlv_3", 2)].map(|(id, acks)| (id.to_owned(), acks));
+    assert_eq!(*started.lock().unwrap(), expected);
+    assert_eq!(fake.acked(), ["dlv_1", "dlv_2", "dlv_3"]);
+    assert!(fake.seen().releases.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_held_is_extended_every_ten_seconds_also_what_waits() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1", "dlv_2"])]);
+    let start = Instant::now();
+    run_until(&fake, 200 * SECOND, |handling| async move {
+        sleep(if handling.delivery.id == DeliveryId::new("dlv_1") { 95 * SECOND } else { SECOND }).await;
+        assert!(!handling.cancel.is_cancelled());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    for id in ["dlv_1", "dlv_2"] {
+        let extends = fake.seen().extends;
+        let times: Vec<u64> =
+            extends.iter().filter(|(lease, _)| lease.delivery.as_str() == id).map(|(_, at)| (*at - start).as_secs()).collect();
+        assert_eq!(times, [10, 20, 30, 40, 50, 60, 70, 80, 90], "{id}");
+    }
+    assert_eq!(fake.acked(), ["dlv_1", "dlv_2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_extensions_fire_cancel_before_anybody_else_can_hold_the_lease() {
+    let fake = Fake::default();
+    // The first extension is granted at 10 s, so the engine may give the lease away at 40 s; nothing is answered after that.
+    fake.polls([deliveries(&["dlv_1"])]).with(|script| {
+        script.extends.push_back(Answer::Fine);
+        script.extends.extend(vec![Answer::Silence; 50]);
+    });
+    let start = Instant::now();
+    let fired = Mutex::new(None);
+    run_until(&fake, 200 * SECOND, |handling| {
+        let fired = &fired;
+        async move {
+            handling.cancel.cancelled().await;
+            *fired.lock().unwrap() = Some(start.elapsed());
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    let fired = fired.lock().unwrap().unwrap();
+    assert!(fired <= 40 * SECOND && fired >= 30 * SECOND, "{fired:?}");
+    assert_eq!(fake.acked(), [""; 0]);
+    assert!(fake.seen().extends.iter().all(|(_, at)| *at - start < 40 * SECOND), "no extension after the loss");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_counts_from_when_the_poll_was_sent() {
+    let fake = Fake::default();
+    fake.polls([Poll(14 * SECOND, Ok(vec![delivery("dlv_1")]))]).with(|script| script.extends.extend(vec![Answer::Silence; 50]));
+    let start = Instant::now();
+    let fired = Mutex::new(None);
+    run_until(&fake, 200 * SECOND, |handling| {
+        let fired = &fired;
+        async move {
+            handling.cancel.cancelled().await;
+            *fired.lock().unwrap() = Some(start.elapsed());
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    assert!(fired.lock().unwrap().unwrap() <= LEASE);
+    let first = fake.seen().extends.first().unwrap().1 - start;
+    assert!(first > 14 * SECOND && first < LEASE, "extended while there is time for an answer: {first:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_generation_on_an_extension_cancels_that_handler_and_the_loop_goes_on() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1", "dlv_2"])]).with(|script| script.extends.push_back(Answer::Api(409, "stale_generation", None)));
+    let start = Instant::now();
+    let fired = Mutex::new(None);
+    run_until(&fake, 100 * SECOND, |handling| {
+        let fired = &fired;
+        async move {
+            if handling.delivery.id == DeliveryId::new("dlv_2") {
+                return Ok(());
+            }
+            handling.cancel.cancelled().await;
+            *fired.lock().unwrap() = Some(start.elapsed());
+            Err(std::io::Error::other("a lost lease is no failure of the handler"))
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(fired.lock().unwrap().unwrap(), 10 * SECOND);
+    assert_eq!(fake.acked(), ["dlv_2"]);
+    let lost = LeaseId { delivery: DeliveryId::new("dlv_1"), generation: 1 };
+    assert_eq!(fake.seen().extends.iter().filter(|(lease, _)| *lease == lost).count(), 1, "no extension after the loss");
+    assert!(fake.seen().releases.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_fails_once_and_then_succeeds_in_time_keeps_the_handler_running() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1"])]).with(|script| {
+        script.extends.push_back(Answer::Api(503, "unavailable", None));
+        script.extends.push_back(Answer::Garbage);
+    });
+    run_until(&fake, 200 * SECOND, |handling| async move {
+        sleep(90 * SECOND).await;
+        assert!(!handling.cancel.is_cancelled());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(fake.acked(), ["dlv_1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_ends_in_the_instant_of_the_loss_is_not_acknowledged() {
+    for early in [Duration::ZERO, Duration::from_millis(1)] {
+        let fake = Fake::default();
+        fake.polls([deliveries(&["dlv_1"])]).with(|script| script.extends.extend(vec![Answer::Silence; 50]));
+        run_until(&fake, 200 * SECOND, |_| async move {
+            sleep(LEASE - early).await;
+            Ok(())
+        })
+        .await
+        .unwrap();
+        assert_eq!(fake.acked().len(), usize::from(!early.is_zero()), "{early:?} before the end");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_ignores_its_loss_is_dropped_after_the_grace() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1"]), deliveries(&["dlv_2"])])
+        .with(|script| script.extends.push_back(Answer::Api(409, "stale_generation", None)));
+    run_until(&fake, 100 * SECOND, |handling| async move {
+        if handling.delivery.id == DeliveryId::new("dlv_1") {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(fake.acked(), ["dlv_2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_acknowledgement_is_not_repeated_and_the_loop_goes_on() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1", "dlv_2"])]).with(|script| script.acks.push_back(Answer::Api(409, "stale_generation", None)));
+    run_until(&fake, 10 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    assert_eq!(fake.acked(), ["dlv_1", "dlv_2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledgement_is_tried_again_through_passing_faults_but_never_after_the_lease() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1"])])
+        .with(|script| script.acks.extend([Answer::Api(502, "", None), Answer::Api(429, "rate_limited", Some(3 * SECOND))]));
+    run_until(&fake, 60 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    assert_eq!(fake.acked(), ["dlv_1"; 3]);
+
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1"])]).with(|script| script.acks.extend(vec![Answer::Silence; 100]));
+    let start = Instant::now();
+    run_until(&fake, 300 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    assert!(fake.seen().acks.iter().all(|(_, at)| *at - start < LEASE));
+    assert!(fake.seen().polls.len() > 2, "the loop goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_error_gives_everything_back_and_ends_the_loop_with_that_error() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1", "dlv_2", "dlv_3"])]);
+    let error = run_until(&fake, 100 * SECOND, |handling| async move {
+        if handling.delivery.id == DeliveryId::new("dlv_2") { Err(std::io::Error::other("no disk")) } else { Ok(()) }
+    })
+    .await
+    .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Handler);
+    assert!(std::error::Error::source(&error).unwrap().is::<std::io::Error>());
+    assert_eq!(fake.acked(), ["dlv_1"]);
+    let released: Vec<_> = fake.seen().releases.iter().map(|lease| lease.delivery.to_string()).collect();
+    assert_eq!(released, ["dlv_2", "dlv_3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_lets_the_running_handler_finish_and_gives_back_the_rest() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1", "dlv_2", "dlv_3"])]);
+    let stopped_at = 5 * SECOND;
+    let start = Instant::now();
+    run_until(&fake, stopped_at, |handling| async move {
+        handling.cancel.cancelled().await;
+        assert_eq!(start.elapsed(), stopped_at);
+        sleep(SECOND).await;
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(fake.acked(), ["dlv_1"]);
+    let released: Vec<_> = fake.seen().releases.iter().map(|lease| lease.delivery.to_string()).collect();
+    assert_eq!(released, ["dlv_2", "dlv_3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_ends_a_poll_at_once() {
+    let start = Instant::now();
+    run_until(&Fake::default(), 3 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    assert_eq!(start.elapsed(), 3 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn passing_faults_are_waited_out_with_growing_delays_that_only_progress_resets() {
+    let fake = Fake::default();
+    fake.polls((0..40).map(|n| if n % 2 == 0 { failing(503, "unavailable", None) } else { Poll(Duration::ZERO, Err(Answer::Silence)) }));
+    run_until(&fake, 600 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    let polls = fake.seen().polls;
+    assert!(polls.len() < 45, "{} polls in ten minutes", polls.len());
+
+    let fake = Fake::default();
+    fake.polls((0..12).map(|_| failing(500, "internal", None)));
+    fake.polls([deliveries(&["dlv_1"]), failing(500, "internal", None)]);
+    run_until(&fake, 600 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    let polls = fake.seen().polls;
+    assert!(polls[12] - polls[11] >= 15 * SECOND, "grown to its maximum");
+    assert!(polls[14] - polls[13] < SECOND, "small again after a delivery");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_the_engine_asks_for_is_kept_to_and_shown_and_ends_at_once_when_stopped() {
+    for (seconds, status) in [(3, 429), (120, 503), (86_400, 429)] {
+        let asked = Duration::from_secs(seconds);
+        let fake = Fake::default();
+        fake.polls([failing(status, "rate_limited", Some(asked))]);
+        run_until(&fake, asked + SECOND, |_| async { Ok(()) }).await.unwrap();
+        let polls = fake.seen().polls;
+        assert_eq!(polls[1] - polls[0], asked);
+    }
+
+    let fake = Fake::default();
+    fake.polls([failing(429, "rate_limited", Some(Duration::from_secs(u64::MAX)))]);
+    let (sender, watcher) = watch::channel(RunStatus::default());
+    let cancel = CancellationToken::new();
+    let start = Instant::now();
+    let stop = async {
+        sleep(7 * SECOND).await;
+        assert_eq!(watcher.borrow().waiting, Some(Duration::from_secs(u64::MAX)));
+        cancel.cancel();
+    };
+    let run = worker_with(&fake, &cancel, RunOptions::new().renew(false).status(sender)).run(|_| async { Outcome::Ok(()) });
+    let (result, ()) = tokio::join!(run, stop);
+    result.unwrap();
+    assert_eq!(start.elapsed(), 7 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_zero_is_no_licence_to_spin() {
+    let fake = Fake::default();
+    fake.polls((0..1_000).map(|_| failing(429, "rate_limited", Some(Duration::ZERO))));
+    run_until(&fake, 60 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    assert!(fake.seen().polls.len() < 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_the_loop_after_one_poll() {
+    for (status, code) in [(400, "invalid_request"), (401, "unauthorized"), (403, "forbidden"), (404, "not_found"), (409, "already_exists")] {
+        let fake = Fake::default();
+        fake.polls([failing(status, code, None)]);
+        let error = run_until(&fake, 60 * SECOND, |_| async { Ok(()) }).await.unwrap_err();
+        assert_eq!(error.code(), Some(&ErrorCode::from(code)));
+        assert_eq!(fake.seen().polls.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeouts_and_conflicts_of_the_moment_do_not_end_the_loop() {
+    for (status, code) in [(408, ""), (425, ""), (409, "stale_generation"), (504, "")] {
+        let fake = Fake::default();
+        fake.polls([failing(status, code, None), deliveries(&["dlv_1"])]);
+        run_until(&fake, 10 * SECOND, |_| async { Ok(()) }).await.unwrap();
+        assert_eq!(fake.acked(), ["dlv_1"], "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_acknowledgement_ends_the_loop_and_gives_back_the_rest() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1", "dlv_2"])]).with(|script| script.acks.push_back(Answer::Api(403, "forbidden", None)));
+    let error = run_until(&fake, 60 * SECOND, |_| async { Ok(()) }).await.unwrap_err();
+    assert_eq!(error.code(), Some(&ErrorCode::Forbidden));
+    assert_eq!(fake.seen().releases, [LeaseId { delivery: DeliveryId::new("dlv_2"), generation: 1 }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_can_not_be_read_neither_ends_the_loop_nor_spins() {
+    let fake = Fake::default();
+    fake.polls((0..1_000).map(|_| Poll(Duration::ZERO, Err(Answer::Garbage))));
+    let (sender, watcher) = watch::channel(RunStatus::default());
+    let cancel = CancellationToken::new();
+    let stop = async {
+        sleep(60 * SECOND).await;
+        cancel.cancel();
+    };
+    let run = worker_with(&fake, &cancel, RunOptions::new().renew(false).status(sender)).run(|_| async { Outcome::Ok(()) });
+    let (result, ()) = tokio::join!(run, stop);
+    result.unwrap();
+    assert!((3..20).contains(&fake.seen().polls.len()));
+    assert_eq!(watcher.borrow().undecodable, fake.seen().polls.len() as u64);
+    assert!(watcher.borrow().last_error.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_can_not_be_read_is_left_to_the_engine_and_its_neighbours_are_handled() {
+    let fake = Fake::default();
+    let mut items = Leased::decode(br#"[{"id":"dlv_bad","generation":4,"payload":{"type":"message","conversation_id":"\ud800"}}]"#).unwrap();
+    items.push(delivery("dlv_good"));
+    fake.polls([Poll(Duration::ZERO, Ok(items))]);
+    run_until(&fake, 60 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    assert_eq!(fake.acked(), ["dlv_good"]);
+    assert!(fake.seen().releases.is_empty());
+    assert!(fake.seen().extends.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_answers_that_come_at_once_do_not_spin() {
+    let fake = Fake::default();
+    fake.polls((0..1_000).map(|_| Poll(Duration::ZERO, Ok(Vec::new()))));
+    run_until(&fake, 60 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    assert!(fake.seen().polls.len() < 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_polls_follow_each_other_without_a_pause() {
+    let fake = Fake::default();
+    run_until(&fake, 151 * SECOND, |_| async { Ok(()) }).await.unwrap();
+    assert_eq!(fake.seen().polls.len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_loop_ends_its_extensions() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1"])]);
+    let cancel = CancellationToken::new();
+    let run = worker(&fake, &cancel).run(|_| async {
+        std::future::pending::<()>().await;
+        Outcome::Ok(())
+    });
+    assert!(tokio::time::timeout(25 * SECOND, run).await.is_err());
+    sleep(100 * SECOND).await;
+    assert_eq!(fake.seen().extends.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_blocks_its_thread_does_not_stop_the_extensions() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1"])]);
+    let cancel = CancellationToken::new();
+    let options = RunOptions::new().renew(false).extend_every(Duration::from_millis(20));
+    let result = worker_with(&fake, &cancel, options)
+        .run(|_| {
+            let (fake, cancel) = (fake.clone(), cancel.clone());
+            async move {
+                let began = std::time::Instant::now();
+                while fake.seen().extends.len() < 3 {
+                    assert!(began.elapsed() < Duration::from_secs(20), "the extensions stood still");
+                    std::thread::yield_now();
+                }
+                cancel.cancel();
+                Outcome::Ok(())
+            }
+        })
+        .await;
+    result.unwrap();
+    assert_eq!(fake.acked(), ["dlv_1"]);
+}
+
+fn in_hours(hours: u64) -> Timestamp {
+    clock::now().plus(Duration::from_secs(hours * 3_600))
+}
+
+async fn renewals(fake: &Fake, hours: u64) -> Vec<u64> {
+    let cancel = CancellationToken::new();
+    let start = Instant::now();
+    let stop = async {
+        sleep(Duration::from_secs(hours * 3_600)).await;
+        cancel.cancel();
+    };
+    let run = worker_with(fake, &cancel, RunOptions::new()).run(|_| async { Outcome::Ok(()) });
+    let (result, ()) = tokio::join!(run, stop);
+    result.unwrap();
+    fake.seen().renewals.iter().map(|at| (*at - start).as_secs().div_ceil(3_600)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewable_credential_is_renewed_when_a_third_is_left_until_its_hard_deadline() {
+    let fake = Fake::default();
+    let (first, second) = (in_hours(24), in_hours(25));
+    fake.with(|script| {
+        script.expires_at = Some(first);
+        script.renewals.extend([Err(Answer::Api(503, "unavailable", None)), Ok(Some(second)), Ok(Some(second))]);
+    });
+    let at = renewals(&fake, 60).await;
+    assert_eq!(at.len(), 3, "{at:?}");
+    assert!(at.iter().take(2).all(|hour| *hour == 16), "{at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_that_can_not_be_renewed_is_asked_once_and_one_without_end_never() {
+    let fake = Fake::default();
+    fake.with(|script| script.expires_at = Some(in_hours(10)));
+    assert_eq!(renewals(&fake, 30).await, [2]);
+
+    let fake = Fake::default();
+    assert_eq!(renewals(&fake, 30).await, [0; 0]);
+}
