@@ -29,6 +29,13 @@ pub(crate) enum StoreError {
     /// A row has no such column, or one of another type: a fault of this program.
     #[error("column {name:?} is {found}, not {wanted}")]
     Column { name: &'static str, found: &'static str, wanted: &'static str },
+    /// A column holds other JSON than this program writes.
+    #[error("the column {column:?} does not hold the JSON that belongs there")]
+    Json {
+        column: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
     /// A statement followed one that failed in the same piece.
     #[error("an earlier statement of this piece failed")]
     Aborted,

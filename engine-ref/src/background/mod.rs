@@ -1,0 +1,16 @@
+//! What runs beside the calls, one file per job. Every job ends when the engine stops.
+
+mod expiry;
+mod parking;
+mod presence;
+
+use tokio_util::task::TaskTracker;
+
+use crate::core::Core;
+
+/// Starts every job.
+pub(crate) fn start(core: &Core, jobs: &TaskTracker) {
+    jobs.spawn(expiry::run(core.clone()));
+    jobs.spawn(parking::run(core.clone()));
+    jobs.spawn(presence::run(core.clone()));
+}

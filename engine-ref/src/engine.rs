@@ -1,0 +1,295 @@
+//! A running engine and how to start one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::core::{Core, Settings};
+use crate::service::{cursor, setup};
+use crate::store::{Database, Hooks, Store, StoreConfig, StoreError};
+use crate::{background, http};
+
+/// How long [`Engine::stop`] waits for calls that are under way.
+const DRAIN: Duration = Duration::from_secs(10);
+/// A bootstrap token has at least this many characters.
+const MIN_TOKEN_CHARS: usize = 32;
+
+/// Why an engine did not start. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The database can't be opened, migrated or written.
+    #[error("the database can't be used: {0}")]
+    Store(String),
+    /// The address can't be listened on.
+    #[error("can't listen on {address}")]
+    Listen {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A setting is wrong; the text names it.
+    #[error("{0}")]
+    Setting(String),
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.chain())
+    }
+}
+
+/// How to start an engine. Everything has a default: SQLite in memory, a free port on loopback, a fresh owner token.
+#[derive(Debug)]
+#[must_use = "call start"]
+pub struct EngineBuilder {
+    database: Database,
+    address: SocketAddr,
+    clock: Clock,
+    migrate: bool,
+    settings: Settings,
+    owner_name: String,
+    owner_token: Option<SecretString>,
+    secret_key: Option<[u8; 32]>,
+    hooks: Hooks,
+}
+
+impl EngineBuilder {
+    fn new() -> Self {
+        Self {
+            database: Database::Memory,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            clock: Clock::system(),
+            migrate: true,
+            settings: Settings {
+                workspace: "local".to_owned(),
+                environment: "development".to_owned(),
+                cursor_key: cursor::Key::new([0; 32]),
+            },
+            owner_name: "Owner".to_owned(),
+            owner_token: None,
+            secret_key: None,
+            hooks: Hooks::default(),
+        }
+    }
+
+    /// Keeps everything in memory: gone when the engine stops.
+    pub fn in_memory(mut self) -> Self {
+        self.database = Database::Memory;
+        self
+    }
+
+    /// Keeps everything in a SQLite file, which is made if it is not there. One engine at a time owns it.
+    pub fn sqlite(mut self, path: impl Into<PathBuf>) -> Self {
+        self.database = Database::Sqlite(path.into());
+        self
+    }
+
+    /// Keeps everything in a schema of a PostgreSQL database; any number of engines may share it.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(mut self, url: impl Into<String>, schema: impl Into<String>) -> Self {
+        self.database = Database::Postgres { url: url.into(), schema: schema.into() };
+        self
+    }
+
+    /// Whether to bring the database's schema up to date at start; on by default.
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// The address to listen on; port 0 takes a free one.
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self
+    }
+
+    /// The workspace's name.
+    pub fn workspace(mut self, name: impl Into<String>) -> Self {
+        self.settings.workspace = name.into();
+        self
+    }
+
+    /// The environment's name, `development` when unset.
+    pub fn environment(mut self, name: impl Into<String>) -> Self {
+        self.settings.environment = name.into();
+        self
+    }
+
+    /// The name of the owner that a new workspace gets.
+    pub fn owner_name(mut self, name: impl Into<String>) -> Self {
+        self.owner_name = name.into();
+        self
+    }
+
+    /// The token of the owner that a new workspace gets: at least 32 characters. A workspace that has an owner ignores it.
+    pub fn owner_token(mut self, token: impl Into<String>) -> Self {
+        self.owner_token = Some(SecretString::from(token.into()));
+        self
+    }
+
+    /// The secret that authenticates cursors; the same for every engine of a workspace. A fresh one when unset.
+    pub fn secret_key(mut self, key: [u8; 32]) -> Self {
+        self.secret_key = Some(key);
+        self
+    }
+
+    /// The clock that leases, expiries and waits go by.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Runs on the store's writer when everything is written and nothing is committed; a test stops or kills there.
+    #[cfg(feature = "testing")]
+    pub fn before_commit(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.hooks.before_commit = Some(Arc::new(hook));
+        self
+    }
+
+    /// Opens the database, makes the owner if there is none, and starts to listen.
+    ///
+    /// # Errors
+    /// The database can't be used (locked by another engine, newer schema, damaged, read-only), the address is taken, or a
+    /// setting is wrong. Nothing is left running.
+    pub async fn start(self) -> Result<Engine, EngineError> {
+        let random = |what: &str| setup::new_token().map_err(|_| EngineError::Setting(format!("no random numbers for {what}")));
+        let given = self.owner_token.is_some();
+        let token = match self.owner_token {
+            Some(token) if token.expose_secret().chars().count() < MIN_TOKEN_CHARS => {
+                return Err(EngineError::Setting(format!("the owner token needs at least {MIN_TOKEN_CHARS} characters")));
+            }
+            Some(token) if token.expose_secret().bytes().any(|byte| !(0x21..=0x7E).contains(&byte)) => {
+                return Err(EngineError::Setting("the owner token may have printable ASCII without spaces only".to_owned()));
+            }
+            Some(token) => token,
+            None => SecretString::from(random("the owner token")?),
+        };
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|_| EngineError::Setting("no random numbers for the secret key".to_owned()))?;
+        let settings =
+            Settings { cursor_key: cursor::Key::new(self.secret_key.unwrap_or(key)), ..self.settings };
+
+        let listener = TcpListener::bind(self.address)
+            .await
+            .map_err(|source| EngineError::Listen { address: self.address, source })?;
+        let address = listener.local_addr().map_err(|source| EngineError::Listen { address: self.address, source })?;
+        let config = StoreConfig { migrate: self.migrate, hooks: self.hooks, ..StoreConfig::new(self.database) };
+        let store = Store::open(config, self.clock.clone()).await?;
+        let core = Core::new(store.clone(), self.clock, settings);
+        let (name, secret) = (self.owner_name, token.clone());
+        let made = store
+            .write(move |tx| setup::bootstrap(tx, &name, secret.expose_secret()))
+            .await
+            .map_err(|refusal| EngineError::Store(format!("the owner can't be made: {refusal:?}")))?;
+        if given && !made {
+            tracing::warn!("the workspace has an owner already; the bootstrap token was ignored");
+        }
+        Ok(Engine::serve(core, listener, address, token, made))
+    }
+}
+
+/// A running engine. Dropped, it stops without draining; [`Engine::stop`] is the clean way.
+#[derive(Debug)]
+pub struct Engine {
+    core: Core,
+    url: String,
+    address: SocketAddr,
+    owner_token: SecretString,
+    owner_made: bool,
+    server: JoinHandle<std::io::Result<()>>,
+    jobs: TaskTracker,
+}
+
+impl Engine {
+    /// How to start an engine.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::new()
+    }
+
+    fn serve(core: Core, listener: TcpListener, address: SocketAddr, owner_token: SecretString, owner_made: bool) -> Self {
+        let jobs = TaskTracker::new();
+        background::start(&core, &jobs);
+        jobs.close();
+        let stopping = core.stopping().clone();
+        // A small answer must not wait for the acknowledgement of the one before.
+        let listener = listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "a connection keeps Nagle's algorithm");
+            }
+        });
+        let server = axum::serve(listener, http::router(core.clone()))
+            .with_graceful_shutdown(async move { stopping.cancelled().await });
+        let server = tokio::spawn(server.into_future());
+        Self { core, url: format!("http://{address}"), address, owner_token, owner_made, server, jobs }
+    }
+
+    /// The base URL for clients.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The owner's token, as given or made. Meaningless when the workspace had an owner before ([`Engine::owner_made`]).
+    pub fn owner_token(&self) -> &str {
+        self.owner_token.expose_secret()
+    }
+
+    /// Whether this start made the owner.
+    pub fn owner_made(&self) -> bool {
+        self.owner_made
+    }
+
+    /// A client with the owner's token.
+    ///
+    /// # Panics
+    /// Never: the URL is this engine's own.
+    #[cfg(feature = "client")]
+    #[expect(clippy::expect_used, reason = "a loopback URL and a token of printable ASCII are always accepted")]
+    pub fn owner(&self) -> beepgrid::Client {
+        beepgrid::Client::new(&self.url, self.owner_token()).expect("a loopback URL is accepted")
+    }
+
+    /// Waits until the server ends by itself, which it does only when it fails.
+    ///
+    /// # Errors
+    /// What the system said when listening failed.
+    pub async fn failed(&mut self) -> std::io::Result<()> {
+        match (&mut self.server).await {
+            Ok(ended) => ended,
+            Err(error) => Err(std::io::Error::other(error)),
+        }
+    }
+
+    /// Stops: no new calls, polls end empty, calls under way finish, the database is closed.
+    pub async fn stop(mut self) {
+        self.core.stopping().cancel();
+        if tokio::time::timeout(DRAIN, &mut self.server).await.is_err() {
+            tracing::warn!("calls were still under way after {DRAIN:?}; they were cut off");
+            self.server.abort();
+        }
+        self.jobs.wait().await;
+        self.core.store().close().await;
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.core.stopping().cancel();
+        self.server.abort();
+    }
+}

@@ -1,0 +1,96 @@
+//! Routes, layers and what answers when no route does.
+
+mod answer;
+mod caller;
+mod chats;
+mod error;
+mod extract;
+mod identity;
+mod json;
+mod messages;
+mod requests;
+mod setup;
+mod workers;
+
+use std::any::Any;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use beepgrid::ErrorCode;
+use serde_json::json;
+use tower_http::catch_panic::CatchPanicLayer;
+use uuid::Uuid;
+
+use self::error::PrivateReason;
+use crate::core::Core;
+use crate::service::Refusal;
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// Everything that the engine answers.
+pub(crate) fn router(core: Core) -> Router {
+    let api = Router::new()
+        .merge(setup::routes())
+        .merge(identity::routes())
+        .merge(messages::routes())
+        .merge(chats::routes())
+        .merge(requests::routes())
+        .merge(workers::routes());
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .fallback(|| async { Refusal::not_found() })
+        .method_not_allowed_fallback(|| async {
+            error::answer(&ErrorCode::MethodNotAllowed, "this path exists, but not with this method")
+        })
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(request_id))
+        .with_state(core)
+}
+
+async fn healthz() -> Json<serde_json::Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+/// Whether the store can be written at the moment.
+async fn readyz(State(core): State<Core>) -> Response {
+    match core.store().write(|tx| crate::store::probe(tx)).await {
+        Ok(()) => Json(json!({ "status": "ready" })).into_response(),
+        Err(refusal) => {
+            let mut response = Refusal::Unavailable { reason: format!("not ready: {refusal:?}") }.into_response();
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            response
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    Refusal::internal(format!("a handler panicked: {}", text.unwrap_or_default())).into_response()
+}
+
+/// Gives every answer a request id, and the log the private reason of a failure under the same id.
+async fn request_id(request: Request, next: Next) -> Response {
+    let given = request.headers().get(REQUEST_ID).filter(|id| is_sane(id.as_bytes())).cloned();
+    let id = given.unwrap_or_else(|| {
+        // Hexadecimal digits are a valid header value.
+        HeaderValue::from_str(&Uuid::now_v7().simple().to_string()).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+    });
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = next.run(request).await;
+    if let Some(PrivateReason(reason)) = response.extensions().get::<PrivateReason>() {
+        tracing::error!(request_id = ?id, %method, path, status = response.status().as_u16(), reason, "request failed");
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+fn is_sane(id: &[u8]) -> bool {
+    (1..=128).contains(&id.len()) && id.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte))
+}

@@ -1,0 +1,176 @@
+//! Requests over HTTP: ask, read and wait, respond, cancel, replace.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use beepgrid::{
+    AskBatchInput, AskInput, CancelInput, Permission, ReplaceRequestInput, Request, RequestId, RequestState, ResponseInput,
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::extract::{Input, MaybeKey, Params, PathId, number};
+use crate::core::{Answered, Core, Keyed};
+use crate::service::actor::{Caller, Need};
+use crate::service::limits::{MAX_WAIT_MS, MAX_WAITING_READS};
+use crate::service::{Refusal, checks, requests};
+
+/// How long a waiting read trusts the signals before it looks for itself.
+const SAFETY_LOOK: Duration = Duration::from_secs(5);
+
+/// The routes of this family.
+pub(super) fn routes() -> Router<Core> {
+    Router::new()
+        .route("/requests", post(ask))
+        .route("/requests/batch", post(ask_batch))
+        .route("/requests/{id}", get(get_request))
+        .route("/requests/{id}/respond", post(respond))
+        .route("/requests/{id}/cancel", post(cancel))
+        .route("/requests/{id}/replace", post(replace))
+}
+
+async fn ask(
+    caller: Caller,
+    State(core): State<Core>,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<AskInput>,
+) -> Result<Response, Refusal> {
+    let input = requests::form::ask(input)?;
+    let keyed = Keyed { operation: "ask", key, path: Vec::new() };
+    let answer = core.keyed(&caller, Need::Ceiling(Permission::Request), keyed, input, requests::ask, requests::answer);
+    answer.await.map(created)
+}
+
+async fn ask_batch(
+    caller: Caller,
+    State(core): State<Core>,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<AskBatchInput>,
+) -> Result<Response, Refusal> {
+    let input = requests::form::ask_batch(input)?;
+    let keyed = Keyed { operation: "ask_batch", key, path: Vec::new() };
+    let answer = core.keyed(&caller, Need::Ceiling(Permission::Request), keyed, input, requests::ask_batch, requests::batch_answer);
+    answer.await.map(created)
+}
+
+async fn respond(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<ResponseInput>,
+) -> Result<Response, Refusal> {
+    requests::form::response(&input)?;
+    let keyed = Keyed { operation: "respond", key, path: vec![id.clone()] };
+    let answer = core.keyed(
+        &caller,
+        Need::Ceiling(Permission::Respond),
+        keyed,
+        (RequestId::new(id), input),
+        requests::respond,
+        requests::answer,
+    );
+    answer.await.map(|answered| Json(answered.value).into_response())
+}
+
+async fn cancel(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<CancelInput>,
+) -> Result<Response, Refusal> {
+    let keyed = Keyed { operation: "cancel", key, path: vec![id.clone()] };
+    let answer = core.keyed(
+        &caller,
+        Need::Ceiling(Permission::Request),
+        keyed,
+        (RequestId::new(id), input),
+        requests::cancel,
+        requests::answer,
+    );
+    answer.await.map(|answered| Json(answered.value).into_response())
+}
+
+async fn replace(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<ReplaceRequestInput>,
+) -> Result<Response, Refusal> {
+    if key.is_none() {
+        return Err(Refusal::invalid("Idempotency-Key", "required: a replacement must be recoverable under its key"));
+    }
+    requests::form::replace(&input)?;
+    let keyed = Keyed { operation: "replace_request", key, path: vec![id.clone()] };
+    let answer = core.keyed(
+        &caller,
+        Need::Ceiling(Permission::Request),
+        keyed,
+        (RequestId::new(id), input),
+        requests::replace,
+        requests::replacement_answer,
+    );
+    answer.await.map(created)
+}
+
+/// 201 for what was made now, 200 for a replay.
+fn created<T: Serialize>(answered: Answered<T>) -> Response {
+    let status = if answered.fresh { StatusCode::CREATED } else { StatusCode::OK };
+    (status, Json(answered.value)).into_response()
+}
+
+#[derive(Debug, Deserialize)]
+struct Waiting {
+    #[serde(default, deserialize_with = "number")]
+    wait_ms: Option<i64>,
+}
+
+async fn get_request(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    Params(query): Params<Waiting>,
+) -> Result<Json<Request>, Refusal> {
+    let wait_ms = query.wait_ms.unwrap_or(0);
+    checks::range("wait_ms", wait_ms, 0, MAX_WAIT_MS)?;
+    let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0));
+    wait_for_end(&core, &caller, RequestId::new(id), wait).await.map(Json)
+}
+
+/// The request as soon as it has left `open`, or as it is when time is up. Whether the caller may still see it, and whether its
+/// token still works, is checked at every look.
+async fn wait_for_end(core: &Core, caller: &Caller, id: RequestId, wait: Duration) -> Result<Request, Refusal> {
+    // Before the first look, so that an end between looks is not missed.
+    let mut closed = core.signals().request(&id);
+    let mut access = core.signals().access(&caller.principal_id);
+    let until = Instant::now() + wait;
+    let mut hold = None;
+    loop {
+        let request = look(core, caller, &id).await?;
+        let now = Instant::now();
+        if request.state != RequestState::Open || now >= until {
+            return Ok(request);
+        }
+        if hold.is_none() {
+            hold = Some(core.hold(format!("waiting reads of {}", caller.principal_id), MAX_WAITING_READS)?);
+        }
+        tokio::select! {
+            () = closed.next() => {}
+            () = access.next() => {}
+            () = core.clock().sleep_until(request.expires_at) => {}
+            () = tokio::time::sleep_until(until.min(now + SAFETY_LOOK)) => {}
+            () = core.stopping().cancelled() => return Ok(request),
+        }
+    }
+}
+
+async fn look(core: &Core, caller: &Caller, id: &RequestId) -> Result<Request, Refusal> {
+    let id = id.clone();
+    core.read(caller, Need::Ceiling(Permission::Read), move |tx, actor| requests::get(tx, actor, &id)).await
+}

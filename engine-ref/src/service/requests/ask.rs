@@ -1,0 +1,308 @@
+//! Whom an ask reaches, and whether the asker may: to one target, a group, within a conversation, to a batch.
+
+use std::time::Duration;
+
+use beepgrid::{
+    Action, AskBatchInput, AskBatchItem, AskInput, ConversationId, PrincipalKind, RequestId, RuleAction, Target,
+    TargetKind, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::open::{New, Seat, store};
+use super::{for_author, form};
+use crate::service::actor::Actor;
+use crate::service::audience::{self, Party};
+use crate::service::limits::MAX_BLOCKING;
+use crate::service::messages::{self, Content};
+use crate::service::permissions::Descriptor;
+use crate::service::{Refusal, conversations};
+use crate::store::conversations as rows;
+use crate::store::{ReadTx, WriteTx, principals, requests};
+
+/// How long an approval that binds an action stays open when nothing else is said.
+const ACTION_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How far away an explicit deadline may be.
+const LONGEST_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// When an agent that waits for too many may look again.
+const BLOCKING_RETRY: Duration = Duration::from_secs(30);
+
+/// What an ask made.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Made {
+    pub(crate) request_id: RequestId,
+}
+
+/// What a batch made: for each merged target its place in the input and its request.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct MadeBatch {
+    items: Vec<(usize, RequestId)>,
+}
+
+/// Who is asked, before conversations are opened for it.
+enum Asked {
+    One(Party),
+    Group(Vec<Party>),
+    Within(Place),
+}
+
+/// A conversation, who is in it now, and who of them is asked.
+struct Place {
+    conversation_id: ConversationId,
+    present: Vec<Party>,
+    asked: Vec<Party>,
+}
+
+impl Asked {
+    fn parties(&self) -> &[Party] {
+        match self {
+            Self::One(party) => std::slice::from_ref(party),
+            Self::Group(parties) => parties,
+            Self::Within(place) => &place.asked,
+        }
+    }
+}
+
+/// Opens a request to a target or within a conversation.
+pub(crate) fn ask(tx: &WriteTx<'_>, actor: &Actor, input: &AskInput) -> Result<Made, Refusal> {
+    open(tx, actor, input).map(|request_id| Made { request_id })
+}
+
+/// The same, for what begins with a request: a chat. The form is checked by the caller.
+pub(crate) fn open(tx: &WriteTx<'_>, actor: &Actor, input: &AskInput) -> Result<RequestId, Refusal> {
+    let asked = match (&input.target, &input.conversation_id) {
+        (Some(target), _) => to_target(tx, actor, target, input.action.as_ref()).map_err(|refusal| refusal.at("target"))?,
+        (None, Some(id)) => within(tx, actor, id, input.action.as_ref())?,
+        (None, None) => return Err(Refusal::invalid("target", "exactly one of target and conversation_id")),
+    };
+    let action = settle_action(tx, actor, input)?;
+    messages::check_references(&input.attachment_ids, &input.preview_token)?;
+    let expires_at = deadline(tx.now(), input)?;
+    settle(tx, actor, input, asked, action, expires_at)
+}
+
+/// Opens a request of its own to each target: all or none. A refused target is named.
+pub(crate) fn ask_batch(tx: &WriteTx<'_>, actor: &Actor, input: &AskBatchInput) -> Result<MadeBatch, Refusal> {
+    let request = &input.request;
+    let mut parties: Vec<(usize, Party)> = Vec::new();
+    for (i, target) in input.targets.iter().enumerate() {
+        let named = |refusal: Refusal| refusal.at(&format!("targets[{i}]"));
+        let party = individual(tx, actor, target, request.action.as_ref()).map_err(named)?;
+        if parties.iter().any(|(_, other)| other.id == party.id && other.instance_id == party.instance_id) {
+            continue;
+        }
+        let agent_beside_instance =
+            |other: &Party| other.id == party.id && other.instance_id.is_none() != party.instance_id.is_none();
+        if parties.iter().any(|(_, other)| agent_beside_instance(other)) {
+            return Err(named(Refusal::invalid("", "an agent and one of its own runtime connections can't be asked together")));
+        }
+        parties.push((i, party));
+    }
+    let at_request = |refusal: Refusal| refusal.at("request");
+    let action = settle_action(tx, actor, request).map_err(at_request)?;
+    messages::check_references(&request.attachment_ids, "").map_err(at_request)?;
+    messages::check_references(&[], &input.preview_token)?;
+    let expires_at = deadline(tx.now(), request).map_err(at_request)?;
+    let mut items = Vec::with_capacity(parties.len());
+    for (i, party) in parties {
+        let id = settle(tx, actor, request, Asked::One(party), action.clone(), expires_at)
+            .map_err(|refusal| refusal.at(&format!("targets[{i}]")))?;
+        items.push((i, id));
+    }
+    Ok(MadeBatch { items })
+}
+
+/// The answer to a batch, in the order of its targets.
+pub(crate) fn batch_answer(
+    tx: &ReadTx<'_>,
+    actor: &Actor,
+    input: &AskBatchInput,
+    made: &MadeBatch,
+) -> Result<Vec<AskBatchItem>, Refusal> {
+    let mut answer = Vec::with_capacity(made.items.len());
+    for (i, id) in &made.items {
+        let target = input.targets.get(*i).ok_or_else(|| Refusal::internal("a batch remembers a target that it did not have"))?;
+        answer.push(AskBatchItem { target: target.clone(), request: for_author(tx, actor, id)? });
+    }
+    Ok(answer)
+}
+
+/// Those of `parties` whom the actor may ask: not itself, not disabled, allowed by a rule.
+///
+/// # Errors
+/// 403 when nobody is left.
+fn askable(
+    tx: &ReadTx<'_>,
+    actor: &Actor,
+    parties: &[Party],
+    action: Descriptor<'_>,
+) -> Result<Vec<Party>, Refusal> {
+    let mut asked = Vec::new();
+    for party in parties {
+        if party.id != actor.id && !party.disabled && may_ask(tx, actor, party, action)? {
+            asked.push(party.clone());
+        }
+    }
+    if asked.is_empty() {
+        return Err(Refusal::forbidden("nobody here can be asked: no rule lets you ask a present participant"));
+    }
+    Ok(asked)
+}
+
+pub(super) fn may_ask(tx: &ReadTx<'_>, actor: &Actor, party: &Party, action: Descriptor<'_>) -> Result<bool, Refusal> {
+    Ok(actor.operator || actor.rules.allows_with(tx, &actor.id, &RuleAction::Ask, party, action)?)
+}
+
+fn to_target(tx: &ReadTx<'_>, actor: &Actor, target: &Target, action: Descriptor<'_>) -> Result<Asked, Refusal> {
+    if target.kind == TargetKind::Group {
+        return audience::reach_group(tx, actor, target, &RuleAction::Ask).map(Asked::Group);
+    }
+    individual(tx, actor, target, action).map(Asked::One)
+}
+
+fn individual(tx: &ReadTx<'_>, actor: &Actor, target: &Target, action: Descriptor<'_>) -> Result<Party, Refusal> {
+    let party = audience::reach(tx, actor, target, &RuleAction::Ask, action)?;
+    if party.id == actor.id && actor.kind != PrincipalKind::Person {
+        return Err(Refusal::invalid("", "only a person may ask itself"));
+    }
+    Ok(party)
+}
+
+fn within(tx: &ReadTx<'_>, actor: &Actor, id: &ConversationId, action: Descriptor<'_>) -> Result<Asked, Refusal> {
+    let not_found = || Refusal::not_found().at("conversation_id");
+    actor.reader().window(tx, id)?.ok_or_else(not_found)?;
+    let conversation = rows::by_id(tx, id)?.ok_or_else(not_found)?;
+    let present = present(tx, id)?;
+    if !present.iter().any(|party| party.id == actor.id) {
+        return Err(Refusal::forbidden("only a present participant asks within a conversation"));
+    }
+    // What a person asked itself goes on in the same place.
+    let alone = !conversation.shared && present.len() == 1 && actor.kind == PrincipalKind::Person;
+    let asked = if alone { present.clone() } else { askable(tx, actor, &present, action)? };
+    Ok(Asked::Within(Place { conversation_id: id.clone(), present, asked }))
+}
+
+/// The present participants of a conversation.
+pub(super) fn present(tx: &ReadTx<'_>, id: &ConversationId) -> Result<Vec<Party>, Refusal> {
+    Ok(rows::participants(tx, id)?.into_iter().filter(|member| member.active).map(|member| member.party).collect())
+}
+
+/// The action with its executor's id.
+fn settle_action(tx: &ReadTx<'_>, actor: &Actor, input: &AskInput) -> Result<Option<Action>, Refusal> {
+    let Some(action) = &input.action else { return Ok(None) };
+    let field = "action.executor_id";
+    let named = executors(tx, action.executor_id.as_str())?;
+    let Some(party) = the_visible_one(tx, actor, named)? else { return Err(Refusal::not_found().at(field)) };
+    if party.disabled {
+        return Err(Refusal::forbidden("the executor is disabled").at(field));
+    }
+    Ok(Some(Action { executor_id: party.id, ..action.clone() }))
+}
+
+/// Those whom an executor's name may mean: one by its id, else all with this external id, whatever their kind.
+fn executors(tx: &ReadTx<'_>, id: &str) -> Result<Vec<Party>, Refusal> {
+    if let Some(party) = principals::party_by_id(tx, &id.into())? {
+        return Ok(vec![party]);
+    }
+    let mut named = Vec::new();
+    for kind in PrincipalKind::KNOWN {
+        named.extend(principals::party_by_any_id(tx, kind, id)?);
+    }
+    Ok(named)
+}
+
+fn the_visible_one(tx: &ReadTx<'_>, actor: &Actor, named: Vec<Party>) -> Result<Option<Party>, Refusal> {
+    let mut visible = Vec::new();
+    for party in named {
+        if actor.may_view(tx, &party)? {
+            visible.push(party);
+        }
+    }
+    if visible.len() > 1 {
+        return Err(Refusal::invalid("action.executor_id", "this external id names several identities; give the id"));
+    }
+    Ok(visible.pop())
+}
+
+fn deadline(now: Timestamp, input: &AskInput) -> Result<Timestamp, Refusal> {
+    match input.expires_at {
+        None if input.action.is_some() => Ok(now.plus(ACTION_LIFE)),
+        None | Some(Timestamp::NEVER) => Ok(Timestamp::NEVER),
+        Some(at) if at > now && at <= now.plus(LONGEST_LIFE) => Ok(at),
+        Some(_) => Err(Refusal::invalid(
+            "expires_at",
+            format!("in the future, at most 90 days from now, or {} for no deadline", Timestamp::NEVER),
+        )),
+    }
+}
+
+/// Checks the limits, opens the conversations and stores the request.
+fn settle(
+    tx: &WriteTx<'_>,
+    actor: &Actor,
+    input: &AskInput,
+    asked: Asked,
+    action: Option<Action>,
+    expires_at: Timestamp,
+) -> Result<RequestId, Refusal> {
+    if let (Some(action), [only]) = (&action, asked.parties())
+        && action.executor_id == only.id
+    {
+        return Err(Refusal::invalid("action.executor_id", "the executor may not be the only one who is asked"));
+    }
+    if input.blocking {
+        check_blocking(tx, actor, asked.parties())?;
+    }
+    let group_ask = matches!(asked, Asked::Group(_));
+    let new = New {
+        title: input.title.clone(),
+        choices: input.choices.clone(),
+        mentions: input.mentions.clone(),
+        blocking: input.blocking,
+        group_ask,
+        action,
+        shared_key: input.shared_key.clone(),
+        expires_at,
+        ..New::new(form::kind(input), input.body.clone(), seats(tx, actor, input, asked)?)
+    };
+    store(tx, actor, new)
+}
+
+/// Where each of those who are asked will read the request; opens what is not there yet.
+fn seats(tx: &WriteTx<'_>, actor: &Actor, input: &AskInput, asked: Asked) -> Result<Vec<Seat>, Refusal> {
+    let content = Content { body: &input.body, mentions: &input.mentions };
+    let parties = match asked {
+        Asked::Within(Place { conversation_id, present, asked }) => {
+            messages::names_participants(&content, &present)?;
+            let seat = |party| Seat { party, conversation_id: conversation_id.clone() };
+            return Ok(asked.into_iter().map(seat).collect());
+        }
+        Asked::One(party) => vec![party],
+        Asked::Group(parties) => parties,
+    };
+    let mut seats = Vec::with_capacity(parties.len());
+    for party in parties {
+        messages::names_participants(&content, &[actor.as_party(), party.clone()])?;
+        let conversation_id = if input.reuse_direct {
+            conversations::reuse_direct(tx, actor, &party.id, &input.title)?
+        } else {
+            conversations::open_direct(tx, actor, &party.id, &input.title)?
+        };
+        seats.push(Seat { party, conversation_id });
+    }
+    Ok(seats)
+}
+
+/// Blocking is for an agent that waits for one other agent, 100 times at most.
+pub(super) fn check_blocking(tx: &ReadTx<'_>, actor: &Actor, parties: &[Party]) -> Result<(), Refusal> {
+    if actor.kind != PrincipalKind::Agent {
+        return Err(Refusal::invalid("blocking", "only an agent can be blocked"));
+    }
+    if !matches!(parties, [only] if only.kind == PrincipalKind::Agent) {
+        return Err(Refusal::invalid("blocking", "only while one individual agent is asked"));
+    }
+    if requests::count_blocking(tx, &actor.id)? >= MAX_BLOCKING {
+        let message = format!("an agent has at most {MAX_BLOCKING} open blocking requests");
+        return Err(Refusal::RateLimited { message, retry_after: BLOCKING_RETRY });
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Storing a request that is allowed already, and telling those who were asked.
+
+use beepgrid::{
+    Action, ConversationId, DeliveryKind, Mention, PrincipalId, PrincipalKind, RequestId, RequestKind, RequestState, Timestamp,
+};
+use serde_json::json;
+
+use crate::service::actor::Actor;
+use crate::service::audience::Party;
+use crate::service::deliveries::{self, Pin};
+use crate::service::events::{self, Event};
+use crate::service::{Refusal, new_id};
+use crate::store::requests::{self, RequestRow, SeatRow};
+use crate::store::{WriteTx, conversations};
+
+/// Somebody who is asked, and where it reads the request.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) party: Party,
+    pub(super) conversation_id: ConversationId,
+}
+
+/// A request to be opened. Form and rights are checked by whoever makes it.
+#[derive(Clone, Debug)]
+pub(super) struct New {
+    pub(super) kind: RequestKind,
+    pub(super) title: String,
+    pub(super) body: String,
+    pub(super) choices: Vec<String>,
+    pub(super) mentions: Vec<Mention>,
+    pub(super) blocking: bool,
+    /// One private history for each seat.
+    pub(super) group_ask: bool,
+    /// With the executor's id, not an external one.
+    pub(super) action: Option<Action>,
+    pub(super) shared_key: String,
+    pub(super) expires_at: Timestamp,
+    /// At least one; the first tells where the requester reads it.
+    pub(super) seats: Vec<Seat>,
+    pub(super) replaces_id: Option<RequestId>,
+}
+
+impl New {
+    /// A request without deadline and extras.
+    pub(super) fn new(kind: RequestKind, body: impl Into<String>, seats: Vec<Seat>) -> Self {
+        Self {
+            kind,
+            title: String::new(),
+            body: body.into(),
+            choices: Vec::new(),
+            mentions: Vec::new(),
+            blocking: false,
+            group_ask: false,
+            action: None,
+            shared_key: String::new(),
+            expires_at: Timestamp::NEVER,
+            seats,
+            replaces_id: None,
+        }
+    }
+}
+
+/// Stores the request, with its event and a delivery to each agent that is asked.
+pub(super) fn store(tx: &WriteTx<'_>, actor: &Actor, new: New) -> Result<RequestId, Refusal> {
+    let Some(first) = new.seats.first() else { return Err(Refusal::internal("a request without an audience")) };
+    let id: RequestId = new_id(RequestId::PREFIX);
+    let conversation_id = first.conversation_id.clone();
+    let sequence = record(tx, actor, &id, &new.seats)?;
+    let New { kind, title, body, choices, mentions, blocking, group_ask, action, shared_key, expires_at, seats, replaces_id } = new;
+    requests::insert(
+        tx,
+        &RequestRow {
+            id: id.clone(),
+            conversation_id,
+            requester_id: actor.id.clone(),
+            requester_instance_id: actor.instance_id.clone(),
+            kind,
+            title,
+            body,
+            choices,
+            mentions,
+            blocking,
+            group_ask,
+            state: RequestState::Open,
+            version: 1,
+            executor_id: action.as_ref().map(|action| action.executor_id.clone()),
+            action,
+            shared_key,
+            expires_at,
+            created_at: tx.now(),
+            sequence,
+            closed_at: None,
+            closed_by: None,
+            response: None,
+            replaces_id,
+        },
+    )?;
+    seat_all(tx, actor, &id, &seats, sequence)?;
+    Ok(id)
+}
+
+fn record(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, seats: &[Seat]) -> Result<i64, Refusal> {
+    let (conversation_id, recipient_id) = match seats {
+        [only] => (only.conversation_id.as_str(), only.party.id.as_str()),
+        [first, ..] => (first.conversation_id.as_str(), ""),
+        [] => ("", ""),
+    };
+    let data = json!({ "state": RequestState::Open, "version": 1 });
+    let event =
+        Event { kind: "request.created", actor_id: &actor.id, conversation_id, recipient_id, subject_id: id.as_str(), data };
+    events::record(tx, &event)
+}
+
+fn seat_all(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, seats: &[Seat], position: i64) -> Result<(), Refusal> {
+    let mut last: Option<&ConversationId> = None;
+    for seat in seats {
+        let row = SeatRow { principal_id: seat.party.id.clone(), conversation_id: seat.conversation_id.clone() };
+        requests::insert_seat(tx, id, &row)?;
+        if last != Some(&seat.conversation_id) {
+            conversations::touch(tx, &seat.conversation_id, position)?;
+            last = Some(&seat.conversation_id);
+        }
+        if seat.party.kind == PrincipalKind::Agent {
+            deliver(tx, &actor.id, id, seat, position)?;
+        }
+    }
+    Ok(())
+}
+
+fn deliver(tx: &WriteTx<'_>, sender: &PrincipalId, id: &RequestId, seat: &Seat, position: i64) -> Result<(), Refusal> {
+    deliveries::create(
+        tx,
+        &deliveries::New {
+            agent: &seat.party.id,
+            pin: seat.party.instance_id.as_ref().map(Pin::Hard),
+            kind: DeliveryKind::Request,
+            conversation_id: &seat.conversation_id,
+            message_id: None,
+            request_id: Some(id),
+            sender_id: sender,
+            position,
+        },
+    )?;
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! What SQLite plans for the queries that grow with an inbox: a search in the index that they name, never a scan or a sort.
+
+use beepgrid::{ConversationId, DeliveryId, DeliveryKind};
+
+use super::*;
+use crate::service::inbox::bed::Bed;
+
+/// The steps of a plan.
+async fn plan(sql: &'static str, values: &'static [(&'static str, i64)], texts: &'static [&'static str]) -> Vec<String> {
+    let bed = Bed::memory().await;
+    let read = bed.store.read(move |tx| {
+        let mut params: Vec<(&'static str, &dyn crate::store::ToValue)> = Vec::new();
+        for (name, value) in values {
+            params.push((name, value));
+        }
+        for name in texts {
+            params.push((name, name));
+        }
+        let rows = tx.query(sql, &params)?;
+        Ok(rows.iter().map(|row| row.text("detail")).collect::<Result<Vec<_>, _>>()?)
+    });
+    read.await.unwrap()
+}
+
+fn assert_searches(steps: &[String], indices: &[&str]) {
+    let text = steps.join("\n");
+    assert!(!text.contains("SCAN"), "{text}");
+    assert!(!text.contains("TEMP B-TREE"), "{text}");
+    for index in indices {
+        assert!(text.contains(index), "{index} is not used:\n{text}");
+    }
+}
+
+const ORDERED: &[(&str, i64)] = &[("position", 0), ("now", 0), ("messages", 1), ("requests", 1), ("limit", 10)];
+const UNORDERED: &[(&str, i64)] = &[
+    ("lane", 0),
+    ("position", 0),
+    ("now", 0),
+    ("messages", 1),
+    ("requests", 1),
+    ("results", 1),
+    ("withdrawals", 1),
+    ("lately", 0),
+    ("limit", 10),
+];
+
+#[tokio::test]
+async fn leases_walk_their_index_and_look_up_what_holds_back() {
+    let steps = plan(ordered!("EXPLAIN QUERY PLAN "), ORDERED, &["agent", "instance", "after"]).await;
+    assert_searches(&steps, &["deliveries_live (agent_id=? AND lane=?", "deliveries_holding (agent_id=? AND conversation_id=? AND due_at>?"]);
+    let steps = plan(unordered!("EXPLAIN QUERY PLAN "), UNORDERED, &["agent", "instance", "after"]).await;
+    assert_searches(&steps, &["deliveries_live (agent_id=? AND lane=?", "credentials_instance"]);
+}
+
+macro_rules! plans {
+    ($($name:literal: $sql:literal, $values:expr, $texts:expr => $index:literal;)+) => {
+        #[tokio::test]
+        async fn what_stands_beside_the_lease_searches_its_index_too() {
+            $(
+                let steps = plan(concat!("EXPLAIN QUERY PLAN ", $sql), $values, $texts).await;
+                let text = steps.join("\n");
+                assert!(!text.contains("SCAN deliveries") && !text.contains("TEMP B-TREE"), "{}: {text}", $name);
+                assert!(text.contains($index), "{}: {text}", $name);
+            )+
+        }
+    };
+}
+
+plans! {
+    "next_due": "SELECT due_at FROM deliveries WHERE agent_id = :agent AND due_at > :now AND state IN ('ready', 'leased')
+         ORDER BY due_at LIMIT 1", &[("now", 0)], &["agent"] => "deliveries_held (agent_id=? AND due_at>?";
+    "conversation_has_due": "SELECT 1 AS due FROM deliveries
+         WHERE agent_id = :agent AND conversation_id = :conversation AND due_at <= :now AND lane = 2
+           AND state IN ('ready', 'leased') LIMIT 1", &[("now", 0)], &["agent", "conversation"] => "deliveries_holding (agent_id=?";
+    "is_held_by_other": "SELECT 1 AS held FROM deliveries
+         WHERE agent_id = :agent AND conversation_id = :conversation AND due_at > :now AND lane = 2
+           AND state IN ('ready', 'leased') AND state = 'leased' AND leased_until > :now AND leased_by <> :instance LIMIT 1",
+        &[("now", 0)], &["agent", "conversation", "instance"] => "deliveries_holding (agent_id=? AND conversation_id=? AND due_at>?";
+    "backlog": "SELECT count(*) AS n FROM (
+             SELECT 1 AS one FROM deliveries
+             WHERE agent_id = :agent AND sender_id = :sender AND state IN ('ready', 'leased') AND kind = 'message' LIMIT :limit
+         ) AS undelivered", &[("limit", 1)], &["agent", "sender"] => "COVERING INDEX deliveries_backlog";
+    "parked": "SELECT * FROM deliveries WHERE agent_id = :agent AND state = 'parked' AND (position, id) > (:position, :after)
+         ORDER BY position, id LIMIT :limit", &[("position", 0), ("limit", 1)], &["agent", "after"] => "deliveries_parked (agent_id=?";
+    "exhausted": "SELECT * FROM deliveries WHERE state IN ('ready', 'leased') AND attempts >= 20 AND first_leased_at <= :before
+           AND (state = 'ready' OR leased_until <= :now)
+         ORDER BY first_leased_at LIMIT :limit", &[("before", 0), ("now", 0), ("limit", 1)], &[] => "deliveries_worn";
+    "next_pinned": "SELECT instance_id FROM deliveries WHERE instance_id > :after AND pin IS NOT NULL AND state IN ('ready', 'leased')
+         ORDER BY instance_id LIMIT 1", &[], &["after"] => "deliveries_pinned (instance_id>?";
+    "pinned_to": "SELECT * FROM deliveries WHERE instance_id = :id AND pin IS NOT NULL AND pin = :pin AND state IN ('ready', 'leased')
+         LIMIT :limit", &[("limit", 1)], &["id", "pin"] => "deliveries_pinned (instance_id=?";
+}
+
+#[tokio::test]
+async fn rows_come_back_as_they_were_stored() {
+    for bed in Bed::each().await {
+        let id = bed.make(DeliveryKind::RequestResult, "cnv_1", "req_closed", Some(("ins_a", false))).await;
+        let row = bed.row(&id).await;
+        assert_eq!((row.lane, row.pin, row.instance_id), (Lane::Results, Some(PinKind::Soft), Some("ins_a".into())));
+        assert_eq!((row.generation, row.attempts, row.state), (0, 0, State::Ready));
+        let of_request = bed.store.read(|tx| Ok(of_request(tx, &"req_closed".into())?)).await.unwrap();
+        assert_eq!(of_request.iter().map(|row| row.id.clone()).collect::<Vec<DeliveryId>>(), [id]);
+    }
+}
+
+#[tokio::test]
+async fn backlog_counts_live_messages_of_one_sender_up_to_the_limit() {
+    for bed in Bed::each().await {
+        let first = bed.message("cnv_1").await;
+        for n in 0..4 {
+            bed.message(&format!("cnv_{n}")).await;
+        }
+        bed.make(DeliveryKind::Request, "cnv_1", "req_1", None).await;
+        bed.lease("ins_a").await;
+        bed.ack("ins_a", &first, 1).await.unwrap();
+        let count = |limit, sender: &'static str| {
+            bed.store.read(move |tx| Ok(backlog(tx, &sender.into(), &"agt_1".into(), limit)?))
+        };
+        assert_eq!(count(10, "per_1").await.unwrap(), 4);
+        assert_eq!(count(3, "per_1").await.unwrap(), 3);
+        assert_eq!(count(3, "per_2").await.unwrap(), 0);
+        let due = bed.store.read(|tx| Ok(conversation_has_due(tx, &"agt_1".into(), &ConversationId::new("cnv_1"))?));
+        assert!(!due.await.unwrap());
+    }
+}
