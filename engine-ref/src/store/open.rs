@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::bell::Keeper;
 use super::migrate::Runner;
 use super::owner::Owner;
-use super::piece::Command;
+use super::piece::{Command, ReadPiece};
 use super::sqlite::Sqlite;
 use super::writer::{Connection, Writer, read_once};
 use super::{MIGRATIONS, Migration, Shared, Store, StoreError, Threads, backup, checkpoint, sqlite};
@@ -225,14 +225,21 @@ pub(super) fn reported<T>(ready: Ready, opened: Result<T, StoreError>) -> Option
 }
 
 fn serve_reads(connection: &dyn Connection, clock: &Clock, queue: &Mutex<Queue>) {
+    while let Some(piece) = next_read(queue) {
+        read_once(connection, clock, piece);
+    }
+}
+
+/// The next read; `None` once the queue is closed and empty.
+fn next_read(queue: &Mutex<Queue>) -> Option<ReadPiece> {
+    // One thread waits in the queue, the others for their turn to. None runs a read while it holds the queue.
+    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        // One thread waits in the queue, the others for their turn to.
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        match next {
-            Some(Command::Read(piece)) => read_once(connection, clock, piece),
-            Some(Command::Write(piece)) => drop(piece),
-            Some(Command::Close) => queue.lock().unwrap_or_else(PoisonError::into_inner).close(),
-            None => return,
+        match queue.blocking_recv()? {
+            Command::Read(piece) => return Some(piece),
+            Command::Write(piece) => drop(piece),
+            // Closed by whoever holds it: the others would wait for ever for one who waits for them.
+            Command::Close => queue.close(),
         }
     }
 }
