@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use beepgrid::{
     AskBatchInput, AskInput, CancelInput, Permission, ReplaceRequestInput, Request, RequestId, RequestState, ResponseInput,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::answer::{created, done};
 use super::extract::{Input, MaybeKey, Params, PathId, number};
-use crate::core::{Answered, Core, Keyed};
+use crate::core::{Core, Keyed};
 use crate::service::actor::{Caller, Need};
 use crate::service::limits::{MAX_WAIT_MS, MAX_WAITING_READS};
 use crate::service::{Refusal, checks, requests};
@@ -74,7 +74,7 @@ async fn respond(
         requests::respond,
         requests::answer,
     );
-    answer.await.map(|answered| Json(answered.value).into_response())
+    answer.await.map(done)
 }
 
 async fn cancel(
@@ -93,7 +93,7 @@ async fn cancel(
         requests::cancel,
         requests::answer,
     );
-    answer.await.map(|answered| Json(answered.value).into_response())
+    answer.await.map(done)
 }
 
 async fn replace(
@@ -117,12 +117,6 @@ async fn replace(
         requests::replacement_answer,
     );
     answer.await.map(created)
-}
-
-/// 201 for what was made now, 200 for a replay.
-fn created<T: Serialize>(answered: Answered<T>) -> Response {
-    let status = if answered.fresh { StatusCode::CREATED } else { StatusCode::OK };
-    (status, Json(answered.value)).into_response()
 }
 
 #[derive(Debug, Deserialize)]
