@@ -61,14 +61,16 @@ pub(crate) struct Settings {
     pub(crate) loops: Delays,
 }
 
+/// What a caller changes in the HTTP client before it is built.
+type HttpSettings = Box<dyn FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send>;
+
 /// Sets up a [`Client`]. What is wrong with a setting is an error of [`ClientBuilder::build`].
-#[derive(Debug)]
 #[must_use]
 pub struct ClientBuilder {
     url: String,
     token: Option<SecretString>,
     insecure: bool,
-    http: Option<reqwest::ClientBuilder>,
+    http: Option<HttpSettings>,
     connect_timeout: Duration,
     timeout: Duration,
     poll_margin: Duration,
@@ -252,6 +254,13 @@ impl fmt::Debug for Client {
     }
 }
 
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL stays out until it is checked: it may hold a password.
+        f.debug_struct("ClientBuilder").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
 impl ClientBuilder {
     /// The bearer token. Required.
     pub fn token(mut self, token: impl Into<SecretString>) -> Self {
@@ -301,12 +310,23 @@ impl ClientBuilder {
         self
     }
 
-    /// Uses your settings for proxies, certificates and connections.
+    /// Changes the HTTP client's own settings: a proxy, extra certificates, the connection pool.
     ///
-    /// A builder and not a finished client, because the client must follow no redirect and repeat nothing by itself: both are set
-    /// here. Give it a TLS backend of your own if it is to speak https.
-    pub fn http_client(mut self, http: reqwest::ClientBuilder) -> Self {
-        self.http = Some(http);
+    /// Redirects and repetitions stay off whatever is set here: the token belongs to one address, and every attempt is counted.
+    /// Settings replace the ones before: what ran here last is what holds.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let proxy = beepgrid::reqwest::Proxy::all("http://proxy.example:3128")?;
+    /// let client = beepgrid::Client::builder("https://beepgrid.example")
+    ///     .token("the-token-of-this-worker")
+    ///     .http(move |http| http.proxy(proxy))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn http(mut self, settings: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + 'static) -> Self {
+        self.http = Some(Box::new(settings));
         self
     }
 
@@ -320,6 +340,9 @@ impl ClientBuilder {
 
     fn try_build(self) -> Result<Client, ConfigurationFault> {
         let (base, tls) = check_url(&self.url, self.insecure)?;
+        if !is_loopback(&base) {
+            check_proxies(|name| std::env::var(name).ok())?;
+        }
         let token = self.token.ok_or(ConfigurationFault::Token("is missing"))?;
         let authorization = authorization(&token)?;
         if self.timeout.is_zero() || self.connect_timeout.is_zero() || self.max_response_bytes == 0 {
@@ -335,11 +358,11 @@ impl ClientBuilder {
             attempts: delays(self.attempts)?,
             loops: delays(self.loops)?,
         };
-        let http = match self.http {
-            Some(own) => own,
-            None => transport::http_client(tls, is_loopback(&base))?,
-        };
-        let http = transport::one_address_one_try(http.connect_timeout(self.connect_timeout)).map_err(ConfigurationFault::Http)?;
+        let mut http = transport::http_client(tls, is_loopback(&base))?.connect_timeout(self.connect_timeout);
+        if let Some(settings) = self.http {
+            http = settings(http);
+        }
+        let http = transport::one_address_one_try(http).map_err(ConfigurationFault::Http)?;
         Ok(Client { shared: Arc::new(Shared { http, base: text_of(&base), authorization, settings }) })
     }
 }
@@ -383,6 +406,16 @@ fn is_loopback(url: &Url) -> bool {
         Ok(address) => address.is_loopback(),
         Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
+}
+
+/// A proxy in the environment that can't be one is an error, not a direct connection.
+fn check_proxies(lookup: impl Fn(&str) -> Option<String>) -> Result<(), ConfigurationFault> {
+    for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        if lookup(name).is_some_and(|proxy| !proxy.is_empty() && reqwest::Proxy::all(proxy).is_err()) {
+            return Err(ConfigurationFault::Environment { name, problem: "is not the URL of a proxy" });
+        }
+    }
+    Ok(())
 }
 
 /// Without a slash at the end, and without the API's own prefix if somebody gave it.

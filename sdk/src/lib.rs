@@ -61,7 +61,9 @@ pub use error::{ApiError, Error, ErrorKind, InvalidInput};
 #[cfg(feature = "client")]
 pub use key::{Key, KeyError};
 #[cfg(feature = "client")]
-pub use ops::{Family, Method, Operation, Replay};
+pub use ops::{DirectoryInput, Family, Method, OPERATIONS, Operation, Replay};
+#[cfg(feature = "client")]
+pub use reqwest;
 #[cfg(feature = "client")]
 pub use secrecy::{ExposeSecret, SecretString};
 #[cfg(feature = "client")]

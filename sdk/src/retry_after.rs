@@ -99,7 +99,9 @@ mod tests {
 
     #[test]
     fn junk_signs_and_fractions_are_no_wait() {
-        for text in ["", "-1", "+5", "1.5", "3s", "soon", "0x10", "١٢", "Mon, 30 Foo 2026 12:00:10 GMT", "Mon, 30 Nov 2026 25:00:10 GMT"] {
+        for text in
+            ["", "-1", "+5", "1.5", "3s", "soon", "0x10", "١٢", "Mon, 30 Foo 2026 12:00:10 GMT", "Mon, 30 Nov 2026 25:00:10 GMT"]
+        {
             assert_eq!(parse(text, now()), None, "{text:?}");
         }
     }

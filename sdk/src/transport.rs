@@ -57,9 +57,7 @@ fn is_outcome_unknown(cause: &Cause, reached: &Reached) -> bool {
         Cause::Decode(_) => true,
         Cause::Connect(_) | Cause::Transport(_) | Cause::CutOff(_) | Cause::Deadline(_) => reached.0.load(Ordering::Relaxed),
         // A server error may come after the effect (a proxy's 502). A failed provider is known to have sent nothing.
-        Cause::Api(api) => {
-            api.status >= 500 && !matches!(api.code, ErrorCode::ProviderFailed | ErrorCode::ProviderTimeout)
-        }
+        Cause::Api(api) => api.status >= 500 && !matches!(api.code, ErrorCode::ProviderFailed | ErrorCode::ProviderTimeout),
         Cause::Input(_) | Cause::Configuration(_) | Cause::Redirect(_) | Cause::Handler(_) => false,
     }
 }
@@ -214,8 +212,9 @@ fn with_tls(builder: reqwest::ClientBuilder, tls: bool) -> Result<reqwest::Clien
     use rustls_platform_verifier::BuilderVerifierExt as _;
 
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let versions =
-        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(ConfigurationFault::Tls)?;
+    let versions = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(ConfigurationFault::Tls)?;
     let verified = if tls {
         versions.with_platform_verifier().map_err(ConfigurationFault::Tls)?
     } else {

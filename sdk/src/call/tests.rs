@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::error::ErrorKind;
 use crate::model::{
-    AskBatchInput, AskInput, Attachment, AttachmentId, ConversationId, DeliveryId, EnrollInput, GroupId, InboxInput, Mention, PrincipalId,
+    AskBatchInput, AskInput, AttachmentId, ConversationId, DeliveryId, EnrollInput, GroupId, InboxInput, Mention, PrincipalId,
     PrincipalKind, ReleaseInput, RequestId, ResponseInput, SendBatchInput, SendInput, StartChatInput, Target,
 };
 use crate::ops::DirectoryInput;
@@ -142,7 +142,8 @@ fn a_body_has_1_byte_to_32_kib_of_utf_8_unless_there_is_a_file() {
     assert!(client.send(to(String::new()).attachment_ids(vec![AttachmentId::new("att_1")])).plan().is_ok());
     let six = vec![AttachmentId::new("att_1"); 6];
     assert_eq!(refused(client.send(to("x".into()).attachment_ids(six))).0, "attachment_ids");
-    let _: Option<Attachment> = None;
+    assert_eq!(refused(client.ask(AskInput::to(Target::agent("a"), ""))).0, "body");
+    assert!(client.ask(AskInput::to(Target::agent("a"), "").title("Free?")).plan().is_ok());
 }
 
 #[test]

@@ -7,7 +7,9 @@ fn build(url: &str) -> Result<Client, Error> {
 
 #[test]
 fn a_base_url_is_http_or_https_with_a_host_and_nothing_else() {
-    for url in ["http://localhost:4010", "http://127.0.0.1", "http://[::1]:4010/", "http://engine.localhost:1", "http://LOCALHOST/x/"] {
+    for url in
+        ["http://localhost:4010", "http://127.0.0.1", "http://[::1]:4010/", "http://engine.localhost:1", "http://LOCALHOST/x/"]
+    {
         assert!(build(url).is_ok(), "{url}");
     }
     for url in [
@@ -101,4 +103,15 @@ fn a_client_can_be_shared_and_its_calls_can_move() {
     moves(std::future::IntoFuture::into_future(build("http://localhost").unwrap().wait(&crate::model::RequestId::new("req_1"))));
     let client = build("http://localhost").unwrap();
     moves(async move { client.run(tokio_util::sync::CancellationToken::new(), |_| async { Ok::<_, Error>(()) }).await });
+}
+
+#[test]
+fn a_proxy_that_can_not_be_one_is_an_error_and_not_a_direct_connection() {
+    let check = |value: &'static str| check_proxies(move |name| (name == "https_proxy").then(|| value.to_owned()));
+    for fine in ["", "http://proxy.example:3128", "proxy.example:3128", "http://user:pass@proxy.example"] {
+        assert!(check(fine).is_ok(), "{fine}");
+    }
+    for wrong in ["http://", "ht tp://x", "http://proxy:port"] {
+        assert!(check(wrong).is_err(), "{wrong}");
+    }
 }

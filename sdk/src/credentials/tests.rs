@@ -185,7 +185,7 @@ fn save_while_somebody_looks() {
                 for entry in fs::read_dir(&secrets).into_iter().flatten().flatten() {
                     // Gone again between listing and looking: fine.
                     if let Ok(found) = fs::symlink_metadata(entry.path()) {
-                        assert_eq!(found.mode() & 0o077, 0, "{:?}", entry.path());
+                        assert_eq!(found.mode() & 0o077, 0, "{}", entry.path().display());
                         seen += 1;
                     }
                 }

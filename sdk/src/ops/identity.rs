@@ -3,12 +3,12 @@
 use super::limits;
 use crate::call::Call;
 use crate::client::Client;
-use crate::model::{
-    Agent, ContactPermissions, ContactPermissionsInput, Group, GroupEdit, GroupId, GroupInput, MAX_POLICY_RULES, MAX_ROLE_RULES, Person,
-    PrincipalEdit, PrincipalId, PrincipalInput, Role, RoleBinding, RoleBindingId, RoleBindingInput, RoleEdit, RoleId, RoleInput, Service,
-    StatusInput,
-};
 use crate::error::InvalidInput;
+use crate::model::{
+    Agent, ContactPermissions, ContactPermissionsInput, Group, GroupEdit, GroupId, GroupInput, MAX_POLICY_RULES, MAX_ROLE_RULES,
+    Person, PrincipalEdit, PrincipalId, PrincipalInput, Role, RoleBinding, RoleBindingId, RoleBindingInput, RoleEdit, RoleId,
+    RoleInput, Service, StatusInput,
+};
 use crate::ops;
 
 fn principal(input: &PrincipalInput) -> Result<(), InvalidInput> {

@@ -5,8 +5,8 @@ use std::fmt::Display;
 use crate::error::InvalidInput;
 use crate::model::{
     AskBatchInput, AskInput, ChatMembershipInput, JsonMap, MAX_ANSWER_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES,
-    MAX_CHOICES, MAX_METADATA_BYTES, MAX_MENTIONS, MAX_TITLE_CHARS, Mention, MembershipOperation, ReplaceRequestInput, ResponseInput,
-    SendBatchInput, SendInput, StartChatInput, Target, TargetKind,
+    MAX_CHOICES, MAX_MENTIONS, MAX_METADATA_BYTES, MAX_TITLE_CHARS, MembershipOperation, Mention, ReplaceRequestInput,
+    ResponseInput, SendBatchInput, SendInput, StartChatInput, Target, TargetKind,
 };
 
 type Checked = Result<(), InvalidInput>;
@@ -37,9 +37,13 @@ fn not_empty(field: &str, text: &str) -> Checked {
     if text.is_empty() { refuse(field, "must not be empty") } else { Ok(()) }
 }
 
-fn body_or_file(field: &str, body: &str, files: usize) -> Checked {
+fn text_and_files(field: &str, body: &str, files: usize) -> Checked {
     at_most(field, body.len(), MAX_BODY_BYTES, "bytes of UTF-8")?;
-    at_most("attachment_ids", files, MAX_ATTACHMENTS, "files")?;
+    at_most("attachment_ids", files, MAX_ATTACHMENTS, "files")
+}
+
+fn body_or_file(field: &str, body: &str, files: usize) -> Checked {
+    text_and_files(field, body, files)?;
     if body.is_empty() && files == 0 { refuse(field, "must not be empty when there is no file") } else { Ok(()) }
 }
 
@@ -124,7 +128,10 @@ pub(super) fn membership(input: &ChatMembershipInput) -> Checked {
 }
 
 fn question(prefix: &str, input: &AskInput) -> Checked {
-    body_or_file(&format!("{prefix}body"), &input.body, input.attachment_ids.len())?;
+    text_and_files(&format!("{prefix}body"), &input.body, input.attachment_ids.len())?;
+    if input.title.is_empty() && input.attachment_ids.is_empty() {
+        not_empty(&format!("{prefix}body"), &input.body)?;
+    }
     chars(&format!("{prefix}title"), &input.title, MAX_TITLE_CHARS)?;
     choices(&format!("{prefix}choices"), &input.choices)?;
     mentions(&input.mentions, &input.body)?;

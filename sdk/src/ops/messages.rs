@@ -4,7 +4,8 @@ use super::limits;
 use crate::call::Call;
 use crate::client::Client;
 use crate::model::{
-    Conversation, ConversationId, Person, PrincipalKind, QueryPage, SendBatchInput, SendBatchItem, SendInput, SendReceipt, SendResult,
+    Conversation, ConversationId, Person, PrincipalKind, QueryPage, SendBatchInput, SendBatchItem, SendInput, SendReceipt,
+    SendResult,
 };
 use crate::ops;
 
@@ -58,8 +59,7 @@ impl Client {
     ///
     /// ```no_run
     /// # async fn example(client: beepgrid::Client) -> Result<(), beepgrid::Error> {
-    /// use beepgrid::PrincipalKind;
-    /// use beepgrid::ops::DirectoryInput;
+    /// use beepgrid::{DirectoryInput, PrincipalKind};
     ///
     /// let agents = client.directory(DirectoryInput::new(PrincipalKind::Agent).search("builder")).await?;
     /// for agent in agents.items {

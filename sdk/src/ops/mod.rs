@@ -2,7 +2,10 @@
 //!
 //! The client's methods, the engine's route check, the CLI and the tour read the same rows. A new operation begins here.
 
-#![expect(clippy::needless_pass_by_value, reason = "inputs are handed over: they are built for one call, and may be kept for it later")]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "inputs are handed over: they are built for one call, and may be kept for it later"
+)]
 
 mod chats;
 mod identity;

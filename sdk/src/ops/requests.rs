@@ -74,7 +74,8 @@ impl Client {
     /// [`Client::cancel`].
     ///
     /// # Errors
-    /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) after [`Wait::timeout`]; refusals such as `not_found` at once.
+    /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) after [`Wait::timeout`]; refusals such as `not_found`, and an
+    /// answer that can't be read, at once.
     ///
     /// # Examples
     /// ```no_run

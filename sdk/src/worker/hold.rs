@@ -44,11 +44,8 @@ impl Hold {
         (every, delays): (Duration, Delays),
     ) -> Self {
         let extending = CancellationToken::new();
-        let held = Arc::new(Held {
-            until: Mutex::new(sent + LEASE),
-            lost: CancellationToken::new(),
-            handler: cancel.child_token(),
-        });
+        let held =
+            Arc::new(Held { until: Mutex::new(sent + LEASE), lost: CancellationToken::new(), handler: cancel.child_token() });
         let keeper = Keeper {
             inbox: inbox.clone(),
             lease: lease.clone(),

@@ -9,7 +9,6 @@ use crate::model::{Delivery, DeliveryId};
 
 /// One leased delivery, decoded on its own.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Leased {
     /// A delivery to handle.
     Delivery(Box<Delivery>),

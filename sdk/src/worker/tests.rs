@@ -283,7 +283,8 @@ async fn the_lease_counts_from_when_the_poll_was_sent() {
 #[tokio::test(start_paused = true)]
 async fn stale_generation_on_an_extension_cancels_that_handler_and_the_loop_goes_on() {
     let fake = Fake::default();
-    fake.polls([deliveries(&["dlv_1", "dlv_2"])]).with(|script| script.extends.push_back(Answer::Api(409, "stale_generation", None)));
+    fake.polls([deliveries(&["dlv_1", "dlv_2"])])
+        .with(|script| script.extends.push_back(Answer::Api(409, "stale_generation", None)));
     let start = Instant::now();
     let fired = Mutex::new(None);
     run_until(&fake, 100 * SECOND, |handling| {
@@ -329,13 +330,34 @@ async fn a_handler_that_ends_in_the_instant_of_the_loss_is_not_acknowledged() {
         let fake = Fake::default();
         fake.polls([deliveries(&["dlv_1"])]).with(|script| script.extends.extend(vec![Answer::Silence; 50]));
         run_until(&fake, 200 * SECOND, |_| async move {
-            sleep(LEASE - early).await;
+            sleep(LEASE.saturating_sub(early)).await;
             Ok(())
         })
         .await
         .unwrap();
         assert_eq!(fake.acked().len(), usize::from(!early.is_zero()), "{early:?} before the end");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lease_is_believed_in_beyond_twelve_hours() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1"])]);
+    let (start, hours) = (Instant::now(), |hours: u64| Duration::from_secs(hours * 3_600));
+    let fired = Mutex::new(None);
+    run_until(&fake, hours(13), |handling| {
+        let fired = &fired;
+        async move {
+            handling.cancel.cancelled().await;
+            *fired.lock().unwrap() = Some(start.elapsed());
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    let fired = fired.lock().unwrap().unwrap();
+    assert!(fired <= hours(12) && fired > hours(11), "{fired:?}");
+    assert_eq!(fake.acked(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -423,7 +445,9 @@ async fn stopping_ends_a_poll_at_once() {
 #[tokio::test(start_paused = true)]
 async fn passing_faults_are_waited_out_with_growing_delays_that_only_progress_resets() {
     let fake = Fake::default();
-    fake.polls((0..40).map(|n| if n % 2 == 0 { failing(503, "unavailable", None) } else { Poll(Duration::ZERO, Err(Answer::Silence)) }));
+    fake.polls(
+        (0..40).map(|n| if n % 2 == 0 { failing(503, "unavailable", None) } else { Poll(Duration::ZERO, Err(Answer::Silence)) }),
+    );
     run_until(&fake, 600 * SECOND, |_| async { Ok(()) }).await.unwrap();
     let polls = fake.seen().polls;
     assert!(polls.len() < 45, "{} polls in ten minutes", polls.len());
@@ -474,7 +498,9 @@ async fn a_wait_of_zero_is_no_licence_to_spin() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_ends_the_loop_after_one_poll() {
-    for (status, code) in [(400, "invalid_request"), (401, "unauthorized"), (403, "forbidden"), (404, "not_found"), (409, "already_exists")] {
+    for (status, code) in
+        [(400, "invalid_request"), (401, "unauthorized"), (403, "forbidden"), (404, "not_found"), (409, "already_exists")]
+    {
         let fake = Fake::default();
         fake.polls([failing(status, code, None)]);
         let error = run_until(&fake, 60 * SECOND, |_| async { Ok(()) }).await.unwrap_err();
@@ -523,7 +549,8 @@ async fn an_answer_that_can_not_be_read_neither_ends_the_loop_nor_spins() {
 #[tokio::test(start_paused = true)]
 async fn a_delivery_that_can_not_be_read_is_left_to_the_engine_and_its_neighbours_are_handled() {
     let fake = Fake::default();
-    let mut items = Leased::decode(br#"[{"id":"dlv_bad","generation":4,"payload":{"type":"message","conversation_id":"\ud800"}}]"#).unwrap();
+    let mut items =
+        Leased::decode(br#"[{"id":"dlv_bad","generation":4,"payload":{"type":"message","conversation_id":"\ud800"}}]"#).unwrap();
     items.push(delivery("dlv_good"));
     fake.polls([Poll(Duration::ZERO, Ok(items))]);
     run_until(&fake, 60 * SECOND, |_| async { Ok(()) }).await.unwrap();
