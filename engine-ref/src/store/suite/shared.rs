@@ -68,7 +68,9 @@ async fn admin(place: &Place, sql: String) -> Vec<String> {
 /// Ends the connections of a role and returns once they are gone.
 async fn kill(place: &Place, role: &str) {
     let which = format!("application_name = 'beepgrid {role} {}'", address(place).1);
-    let killed = admin(place, format!("SELECT pid FROM pg_stat_activity WHERE pg_terminate_backend(pid) AND {which}")).await;
+    // The inner query stands alone, or the server would end more than those.
+    let which = format!("SELECT pid FROM pg_stat_activity WHERE {which} OFFSET 0");
+    let killed = admin(place, format!("SELECT pid FROM ({which}) AS them WHERE pg_terminate_backend(pid)")).await;
     assert!(!killed.is_empty(), "no {role} to end");
     let pids = killed.join(",");
     let gone = format!("SELECT pid FROM pg_stat_activity WHERE pid IN ({pids})");
