@@ -1,0 +1,30 @@
+//! Named points at which a crash test can stop the process before it is killed; nothing in ordinary builds.
+
+/// After the batch is committed, before it is acknowledged.
+pub(crate) const STORED: &str = "intake.stored";
+/// After the `submitting` mark is durable, before the binding is called.
+pub(crate) const MARKED: &str = "dispatch.marked";
+/// After a row was picked, before anything is written.
+pub(crate) const PICKED: &str = "dispatch.picked";
+/// After the binding answered, before the answer is recorded.
+pub(crate) const TAKEN: &str = "dispatch.taken";
+/// Inside the transaction that stores a batch, between two rows.
+pub(crate) const MID_BATCH: &str = "inbox.mid_batch";
+
+/// Stops here for good if the environment asks for it, after saying so on standard output.
+#[cfg(feature = "testing")]
+pub(crate) fn reached(point: &str) {
+    use std::io::Write as _;
+
+    if std::env::var("BEEPGRID_RECEIVER_PAUSE_AT").is_ok_and(|wanted| wanted == point) {
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "\nreached {point}");
+        let _ = out.flush();
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[cfg(not(feature = "testing"))]
+pub(crate) fn reached(_point: &str) {}

@@ -1,0 +1,267 @@
+//! An inbox in memory, for tests and examples. It is not durable: a restart is played by building a new receiver on the same value.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use beepgrid::{Delivery, DeliveryId, DeliveryKind, RequestId, Timestamp};
+
+use super::rules::{RowState, is_result_kind};
+use super::{
+    Applied, Counts, InboxError, InboxErrorKind, InboxStore, NextState, OpenInput, PutReport, StateChange,
+};
+use crate::input::{Content, InputState, LiveInput, Resolution, StoredInput};
+
+/// An inbox that lasts as long as its clones.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryInbox {
+    rows: Arc<Mutex<Rows>>,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    by_id: BTreeMap<DeliveryId, Row>,
+    next: u64,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    seq: u64,
+    input: LiveInput,
+    request_id: Option<RequestId>,
+    generation: i64,
+    acked: bool,
+    received_at: Timestamp,
+    state: RowState,
+}
+
+impl MemoryInbox {
+    /// An empty inbox.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens it again after [`InboxStore::close`], as a new process would.
+    pub fn reopen(&self) {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner).closed = false;
+    }
+
+    fn rows(&self) -> Result<MutexGuard<'_, Rows>, InboxError> {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        if rows.closed { Err(InboxError::new(InboxErrorKind::Closed, "in memory")) } else { Ok(rows) }
+    }
+
+    fn listed(&self, limit: u32, wanted: impl Fn(&Row) -> bool) -> Result<Vec<StoredInput>, InboxError> {
+        let rows = self.rows()?;
+        let mut found: Vec<&Row> = rows.by_id.values().filter(|row| wanted(row)).collect();
+        found.sort_by(|a, b| a.order().cmp(&b.order()));
+        Ok(found.into_iter().take(limit as usize).map(Row::stored).collect())
+    }
+}
+
+impl Row {
+    fn order(&self) -> (Timestamp, &DeliveryId) {
+        (self.input.delivery.created_at, &self.input.id)
+    }
+
+    fn stored(&self) -> StoredInput {
+        let state = &self.state;
+        let scrubbed = state.state == InputState::Accepted;
+        let mut input = self.input.clone();
+        input.delivery.generation = self.generation;
+        StoredInput {
+            input,
+            content: if scrubbed { Content::Scrubbed } else { Content::Present },
+            state: state.state,
+            generation: self.generation,
+            acked: self.acked,
+            held: state.held.clone(),
+            attempts: state.attempts,
+            next_attempt_at: state.next_attempt_at,
+            attempt: state.attempt.clone(),
+            last_error: state.last_error.clone(),
+            received_at: self.received_at,
+            revision: state.revision,
+        }
+    }
+
+    fn become_state(&mut self, next: RowState) {
+        self.state = next;
+        if self.state.state == InputState::Accepted {
+            scrub(&mut self.input.delivery);
+        }
+    }
+}
+
+fn scrub(delivery: &mut Delivery) {
+    delivery.payload.message = None;
+    delivery.payload.request = None;
+}
+
+impl Rows {
+    fn find(&self, kind: &DeliveryKind, request: &RequestId) -> Option<DeliveryId> {
+        let found = self.by_id.values().find(|row| row.input.kind == *kind && row.request_id.as_ref() == Some(request));
+        found.map(|row| row.input.id.clone())
+    }
+
+    /// Closes a request and its withdrawal if both are here and the request can still be closed; returns how many rows that ended.
+    fn close_withdrawn(&mut self, request: &RequestId, now: Timestamp) -> u32 {
+        let (Some(asked), Some(withdrawn)) =
+            (self.find(&DeliveryKind::Request, request), self.find(&DeliveryKind::RequestWithdrawn, request))
+        else {
+            return 0;
+        };
+        if !self.by_id.get(&asked).is_some_and(|row| row.state.can_be_withdrawn()) {
+            return 0;
+        }
+        let mut closed = 0;
+        for id in [asked, withdrawn] {
+            if let Some(row) = self.by_id.get_mut(&id).filter(|row| row.state.can_be_withdrawn()) {
+                let next = row.state.ended("withdrawn", now);
+                row.become_state(next);
+                closed += 1;
+            }
+        }
+        closed
+    }
+
+    fn apply(&mut self, change: &StateChange, now: Timestamp) -> Applied {
+        let Some(row) = self.by_id.get_mut(&change.id) else { return Applied::Superseded };
+        let Some(next) = row.state.after(change.revision, &change.to, now) else { return Applied::Superseded };
+        row.become_state(next);
+        let done = Applied::Done { revision: row.state.revision, attempts: row.state.attempts };
+        let request = row.request_id.clone().filter(|_| matches!(change.to, NextState::Pending { .. }));
+        match request {
+            Some(request) if self.close_withdrawn(&request, now) > 0 => Applied::Withdrawn,
+            _ => done,
+        }
+    }
+}
+
+impl InboxStore for MemoryInbox {
+    async fn put(&self, batch: Vec<LiveInput>, now: Timestamp) -> Result<PutReport, InboxError> {
+        let mut rows = self.rows()?;
+        let mut report = PutReport::default();
+        for input in batch {
+            let generation = input.delivery.generation;
+            if let Some(row) = rows.by_id.get_mut(&input.id) {
+                report.known += 1;
+                if generation > row.generation {
+                    row.generation = generation;
+                    row.acked = false;
+                }
+                continue;
+            }
+            report.new += 1;
+            rows.next += 1;
+            let request_id = input.request_id().cloned();
+            let row = Row {
+                seq: rows.next,
+                request_id: request_id.clone(),
+                generation,
+                acked: false,
+                received_at: now,
+                state: RowState::new(),
+                input,
+            };
+            rows.by_id.insert(row.input.id.clone(), row);
+            if let Some(request) = request_id {
+                report.withdrawn += rows.close_withdrawn(&request, now);
+            }
+        }
+        Ok(report)
+    }
+
+    async fn unacked(&self, limit: u32) -> Result<Vec<(DeliveryId, i64)>, InboxError> {
+        let rows = self.rows()?;
+        let mut found: Vec<&Row> = rows.by_id.values().filter(|row| !row.acked).collect();
+        found.sort_by_key(|row| row.seq);
+        Ok(found.into_iter().take(limit as usize).map(|row| (row.input.id.clone(), row.generation)).collect())
+    }
+
+    async fn mark_acked(&self, leases: Vec<(DeliveryId, i64)>) -> Result<(), InboxError> {
+        let mut rows = self.rows()?;
+        for (id, generation) in leases {
+            if let Some(row) = rows.by_id.get_mut(&id).filter(|row| row.generation == generation) {
+                row.acked = true;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pending(&self, limit: u32) -> Result<Vec<StoredInput>, InboxError> {
+        self.listed(limit, |row| row.state.state != InputState::Accepted && row.state.held.is_none())
+    }
+
+    async fn open(&self) -> Result<Vec<OpenInput>, InboxError> {
+        let rows = self.rows()?;
+        let mut found: Vec<&Row> = rows.by_id.values().filter(|row| row.state.state != InputState::Accepted).collect();
+        found.sort_by(|a, b| a.order().cmp(&b.order()));
+        let open = |row: &Row| OpenInput {
+            id: row.input.id.clone(),
+            conversation_id: row.input.conversation_id.clone(),
+            kind: row.input.kind.clone(),
+            request_id: row.request_id.clone(),
+            created_at: row.input.delivery.created_at,
+            state: row.state.state,
+            held: OpenInput::held_reason(row.state.held.as_ref()),
+            attempts: row.state.attempts,
+            next_attempt_at: row.state.next_attempt_at,
+            revision: row.state.revision,
+        };
+        Ok(found.into_iter().map(open).collect())
+    }
+
+    async fn set_state(&self, changes: Vec<StateChange>, now: Timestamp) -> Result<Vec<Applied>, InboxError> {
+        let mut rows = self.rows()?;
+        Ok(changes.iter().map(|change| rows.apply(change, now)).collect())
+    }
+
+    async fn get(&self, id: DeliveryId) -> Result<Option<StoredInput>, InboxError> {
+        Ok(self.rows()?.by_id.get(&id).map(Row::stored))
+    }
+
+    async fn held(&self, limit: u32) -> Result<Vec<StoredInput>, InboxError> {
+        self.listed(limit, |row| row.state.held.is_some())
+    }
+
+    async fn resolve(&self, id: DeliveryId, resolution: Resolution, now: Timestamp) -> Result<(), InboxError> {
+        let mut rows = self.rows()?;
+        let row = rows.by_id.get_mut(&id).ok_or_else(|| InboxError::new(InboxErrorKind::NotFound, id.as_str()))?;
+        let next =
+            row.state.resolved(resolution, now).ok_or_else(|| InboxError::new(InboxErrorKind::NotHeld, id.as_str()))?;
+        row.become_state(next);
+        if let Some(request) = row.request_id.clone() {
+            rows.close_withdrawn(&request, now);
+        }
+        Ok(())
+    }
+
+    async fn counts(&self) -> Result<Counts, InboxError> {
+        let rows = self.rows()?;
+        let mut counts = Counts { rows: u32::try_from(rows.by_id.len()).unwrap_or(u32::MAX), ..Counts::default() };
+        for row in rows.by_id.values().filter(|row| row.state.state != InputState::Accepted) {
+            let bucket = if is_result_kind(&row.input.kind) { &mut counts.open_results } else { &mut counts.open_ordinary };
+            *bucket += 1;
+            let bucket = match row.state.state {
+                _ if row.state.held.is_some() => &mut counts.held,
+                InputState::Pending => &mut counts.pending,
+                _ => &mut counts.submitting,
+            };
+            *bucket += 1;
+        }
+        Ok(counts)
+    }
+
+    async fn prune(&self, accepted_before: Timestamp) -> Result<u32, InboxError> {
+        let mut rows = self.rows()?;
+        let before = rows.by_id.len();
+        rows.by_id.retain(|_, row| !row.acked || row.state.accepted_at.is_none_or(|at| at >= accepted_before));
+        Ok(u32::try_from(before - rows.by_id.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn close(&self) -> Result<(), InboxError> {
+        self.rows()?.closed = true;
+        Ok(())
+    }
+}
