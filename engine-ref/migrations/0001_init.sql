@@ -209,14 +209,20 @@ CREATE INDEX deliveries_live ON deliveries (agent_id, lane, position, id) WHERE 
 CREATE INDEX deliveries_holding ON deliveries (agent_id, conversation_id, due_at) WHERE lane = 2 AND state IN ('ready', 'leased');
 -- When the next one becomes due, for polls that wait.
 CREATE INDEX deliveries_held ON deliveries (agent_id, due_at) WHERE state IN ('ready', 'leased');
--- The limit of undelivered messages per (sender, agent).
-CREATE INDEX deliveries_backlog ON deliveries (agent_id, sender_id) WHERE state IN ('ready', 'leased') AND kind = 'message';
 CREATE INDEX deliveries_message ON deliveries (message_id) WHERE message_id IS NOT NULL;
 CREATE INDEX deliveries_request ON deliveries (request_id) WHERE request_id IS NOT NULL;
 -- What the sweeper looks at: parked ones for requeueing, those to be parked, those that wait for one instance.
 CREATE INDEX deliveries_parked ON deliveries (agent_id, position, id) WHERE state = 'parked';
 CREATE INDEX deliveries_worn ON deliveries (first_leased_at) WHERE state IN ('ready', 'leased') AND attempts >= 20;
 CREATE INDEX deliveries_pinned ON deliveries (instance_id) WHERE pin IS NOT NULL AND state IN ('ready', 'leased');
+
+-- How many live message deliveries an agent has of one sender: counted as they come and go, because a send may not count thousands.
+CREATE TABLE backlogs (
+    agent_id TEXT {key} NOT NULL,
+    sender_id TEXT {key} NOT NULL,
+    undelivered BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, sender_id)
+);
 
 CREATE TABLE events (
     sequence BIGINT PRIMARY KEY,

@@ -100,7 +100,7 @@ pub(crate) fn create(tx: &WriteTx<'_>, new: &New<'_>) -> Result<DeliveryId, Refu
 
 /// Refuses a message from `sender` while the agent has 10,000 undelivered ones of it.
 pub(crate) fn check_backlog(tx: &ReadTx<'_>, sender: &PrincipalId, agent: &PrincipalId) -> Result<(), Refusal> {
-    if deliveries::backlog(tx, sender, agent, MAX_BACKLOG)? < MAX_BACKLOG {
+    if deliveries::backlog(tx, sender, agent)? < MAX_BACKLOG {
         return Ok(());
     }
     let message = format!("this agent has {MAX_BACKLOG} undelivered messages of yours; wait until it has taken some");
@@ -174,7 +174,7 @@ fn withdraw_request(tx: &WriteTx<'_>, row: &DeliveryRow, closed: &Closed<'_>) ->
 
 /// Takes back a delivery that shall not be leased any more. It stays visible in the trace and holds nothing back.
 pub(crate) fn withdraw(tx: &WriteTx<'_>, row: &DeliveryRow, reason: &'static str) -> Result<(), Refusal> {
-    deliveries::end(tx, &row.id, State::Withdrawn, reason)?;
+    deliveries::end(tx, row, State::Withdrawn, reason)?;
     wake_the_rest(tx, row)
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn is_exhausted(row: &DeliveryRow, now: Timestamp) -> bool {
 
 /// Sets a delivery aside until somebody requeues it.
 pub(crate) fn park(tx: &WriteTx<'_>, row: &DeliveryRow, reason: &'static str) -> Result<(), Refusal> {
-    deliveries::end(tx, &row.id, State::Parked, reason)?;
+    deliveries::end(tx, row, State::Parked, reason)?;
     record_update(tx, row, &row.agent_id, State::Parked, Some(reason))?;
     wake_the_rest(tx, row)
 }
@@ -314,7 +314,7 @@ pub(crate) fn requeue_agent(tx: &WriteTx<'_>, actor: &Actor, agent: &PrincipalId
 }
 
 fn revive(tx: &WriteTx<'_>, row: &DeliveryRow, actor: &PrincipalId) -> Result<(), Refusal> {
-    deliveries::revive(tx, &row.id)?;
+    deliveries::revive(tx, row)?;
     record_update(tx, row, actor, State::Ready, None)?;
     tx.signal(Signal::Work { agent: row.agent_id.clone() });
     Ok(())

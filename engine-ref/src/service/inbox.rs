@@ -66,7 +66,7 @@ impl Want {
 /// How long after the end of a lease the delivery may be leased again, if it was leased `attempts` times: at once after the
 /// first, then 2, 4, 8 … up to 300 seconds.
 pub(crate) fn backoff(attempts: i64) -> Duration {
-    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(0);
+    let doublings = u32::try_from(attempts.saturating_sub(1).max(0)).unwrap_or(u32::MAX);
     if doublings == 0 {
         return Duration::ZERO;
     }
@@ -200,7 +200,7 @@ pub(crate) fn ack(tx: &WriteTx<'_>, worker: &Worker<'_>, id: &DeliveryId, input:
     if row.state == State::Acked {
         return Ok(());
     }
-    deliveries::ack(tx, &row.id)?;
+    deliveries::ack(tx, &row)?;
     if row.is_live() { rules::wake_the_rest(tx, &row) } else { Ok(()) }
 }
 

@@ -228,7 +228,7 @@ pub(crate) fn insert(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreErr
             ("created", &row.created_at),
         ],
     )?;
-    Ok(())
+    count(tx, row, 1)
 }
 
 /// One delivery.
@@ -256,17 +256,23 @@ pub(crate) fn requests_of(tx: &ReadTx<'_>, request: &RequestId) -> Result<Vec<De
     all(&tx.query(sql, &[("request", request)])?)
 }
 
-/// How many undelivered messages of `sender` an agent has; counts to `limit` at most.
-pub(crate) fn backlog(tx: &ReadTx<'_>, sender: &PrincipalId, agent: &PrincipalId, limit: i64) -> Result<i64, StoreError> {
-    // Index: deliveries_backlog, of which at most `limit` entries are read.
-    tx.get(
-        "SELECT count(*) AS n FROM (
-             SELECT 1 AS one FROM deliveries
-             WHERE agent_id = :agent AND sender_id = :sender AND state IN ('ready', 'leased') AND kind = 'message' LIMIT :limit
-         ) AS undelivered",
-        &[("agent", agent), ("sender", sender), ("limit", &limit)],
-    )?
-    .int("n")
+/// How many live message deliveries of `sender` an agent has.
+pub(crate) fn backlog(tx: &ReadTx<'_>, sender: &PrincipalId, agent: &PrincipalId) -> Result<i64, StoreError> {
+    // Index: primary key.
+    let sql = "SELECT undelivered FROM backlogs WHERE agent_id = :agent AND sender_id = :sender";
+    tx.find(sql, &[("agent", agent), ("sender", sender)])?.map_or(Ok(0), |row| row.int("undelivered"))
+}
+
+/// Counts a message delivery that becomes live (1) or ceases to be (-1).
+fn count(tx: &WriteTx<'_>, row: &DeliveryRow, change: i64) -> Result<(), StoreError> {
+    if row.kind == DeliveryKind::Message {
+        tx.execute(
+            "INSERT INTO backlogs (agent_id, sender_id, undelivered) VALUES (:agent, :sender, :change)
+             ON CONFLICT (agent_id, sender_id) DO UPDATE SET undelivered = backlogs.undelivered + excluded.undelivered",
+            &[("agent", &row.agent_id), ("sender", &row.sender_id), ("change", &change)],
+        )?;
+    }
+    Ok(())
 }
 
 // What an instance may be given of the two lanes without order: due, of a wanted kind, and not kept for another instance.
@@ -421,29 +427,28 @@ pub(crate) fn save_lease(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), Stor
 }
 
 /// Marks a delivery acknowledged.
-pub(crate) fn ack(tx: &WriteTx<'_>, id: &DeliveryId) -> Result<(), StoreError> {
+pub(crate) fn ack(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreError> {
     let sql = "UPDATE deliveries SET state = 'acked', reason = NULL, acked_at = :now WHERE id = :id";
-    tx.execute(sql, &[("id", id), ("now", &tx.now())])?;
-    Ok(())
+    tx.execute(sql, &[("id", &row.id), ("now", &tx.now())])?;
+    if row.is_live() { count(tx, row, -1) } else { Ok(()) }
 }
 
-/// Parks or withdraws a delivery.
-pub(crate) fn end(tx: &WriteTx<'_>, id: &DeliveryId, state: State, reason: &'static str) -> Result<(), StoreError> {
+/// Parks or withdraws a live delivery.
+pub(crate) fn end(tx: &WriteTx<'_>, row: &DeliveryRow, state: State, reason: &'static str) -> Result<(), StoreError> {
     tx.execute(
         "UPDATE deliveries SET state = :state, reason = :reason WHERE id = :id",
-        &[("id", id), ("state", &state.as_str()), ("reason", &reason)],
+        &[("id", &row.id), ("state", &state.as_str()), ("reason", &reason)],
     )?;
-    Ok(())
+    count(tx, row, -1)
 }
 
 /// Makes a parked delivery ready and due, with its attempts counted anew.
-pub(crate) fn revive(tx: &WriteTx<'_>, id: &DeliveryId) -> Result<(), StoreError> {
+pub(crate) fn revive(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreError> {
     tx.execute(
-        "UPDATE deliveries SET state = 'ready', reason = NULL, attempts = 0, first_leased_at = NULL, due_at = :now
-         WHERE id = :id AND state = 'parked'",
-        &[("id", id), ("now", &tx.now())],
+        "UPDATE deliveries SET state = 'ready', reason = NULL, attempts = 0, first_leased_at = NULL, due_at = :now WHERE id = :id",
+        &[("id", &row.id), ("now", &tx.now())],
     )?;
-    Ok(())
+    count(tx, row, 1)
 }
 
 /// The parked deliveries of an agent in order, after a place.

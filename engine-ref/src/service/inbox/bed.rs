@@ -11,7 +11,7 @@ use beepgrid::{
 use super::{Want, ack, backoff, extend, glimpse, lease, release};
 use crate::clock::Clock;
 use crate::core::{Core, Settings};
-use crate::service::Refusal;
+use crate::service::{Refusal, cursor};
 use crate::service::actor::{Caller, TokenDigest};
 use crate::service::deliveries::{self as rules, New, Pin};
 use crate::store::deliveries::{self, DeliveryRow, Worker};
@@ -100,8 +100,9 @@ impl Bed {
 
     /// An engine's inside on this store.
     pub(crate) fn core(&self) -> Core {
-        let settings = Settings { workspace: "test".to_owned(), environment: "test".to_owned() };
-        Core::new(self.store.clone(), self.store.signals().clone(), self.clock.clone(), settings)
+        let cursor_key = cursor::Key::new([7; 32]);
+        let settings = Settings { workspace: "test".to_owned(), environment: "test".to_owned(), cursor_key };
+        Core::new(self.store.clone(), self.clock.clone(), settings)
     }
 
     /// The worker on an instance; its token is its id.
@@ -207,6 +208,16 @@ impl Bed {
     pub(crate) async fn row(&self, id: &DeliveryId) -> DeliveryRow {
         let id = id.clone();
         self.store.read(move |tx| Ok(deliveries::by_id(tx, &id)?)).await.unwrap().unwrap()
+    }
+
+    /// How many message deliveries are live: as counted along, and as they are.
+    pub(crate) async fn counted(&self) -> (i64, i64) {
+        let read = self.store.read(|tx| {
+            let along = tx.get("SELECT CAST(COALESCE(sum(undelivered), 0) AS BIGINT) AS n FROM backlogs", &[])?.int("n")?;
+            let live = "SELECT count(*) AS n FROM deliveries WHERE kind = 'message' AND state IN ('ready', 'leased')";
+            Ok((along, tx.get(live, &[])?.int("n")?))
+        });
+        read.await.unwrap()
     }
 
     /// Leases and lets the lease and the wait after it run out, `times` times.

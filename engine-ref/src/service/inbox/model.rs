@@ -142,6 +142,8 @@ async fn run(steps: Vec<Step>) {
         perform(&bed, &mut model, &mut witness, step).await;
         model.check_holders();
     }
+    let (along, live) = bed.counted().await;
+    assert_eq!(along, live);
     // Nothing is lost: one instance that goes on gets everything that was not acknowledged.
     for _ in 0..4 {
         bed.clock.advance(LONGEST_LEASE);
@@ -155,6 +157,7 @@ async fn run(steps: Vec<Step>) {
     }
     assert!(model.all.iter().all(|one| one.acked));
     assert_eq!(witness.acked.len(), model.all.len());
+    assert_eq!(bed.counted().await, (0, 0));
 }
 
 async fn lease(bed: &Bed, model: &mut Model, witness: &mut Witness, instance: usize, limit: i64) {

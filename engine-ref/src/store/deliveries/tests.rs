@@ -76,10 +76,6 @@ plans! {
          WHERE agent_id = :agent AND conversation_id = :conversation AND due_at > :now AND lane = 2
            AND state IN ('ready', 'leased') AND state = 'leased' AND leased_until > :now AND leased_by <> :instance LIMIT 1",
         &[("now", 0)], &["agent", "conversation", "instance"] => "deliveries_holding (agent_id=? AND conversation_id=? AND due_at>?";
-    "backlog": "SELECT count(*) AS n FROM (
-             SELECT 1 AS one FROM deliveries
-             WHERE agent_id = :agent AND sender_id = :sender AND state IN ('ready', 'leased') AND kind = 'message' LIMIT :limit
-         ) AS undelivered", &[("limit", 1)], &["agent", "sender"] => "COVERING INDEX deliveries_backlog";
     "parked": "SELECT * FROM deliveries WHERE agent_id = :agent AND state = 'parked' AND (position, id) > (:position, :after)
          ORDER BY position, id LIMIT :limit", &[("position", 0), ("limit", 1)], &["agent", "after"] => "deliveries_parked (agent_id=?";
     "exhausted": "SELECT * FROM deliveries WHERE state IN ('ready', 'leased') AND attempts >= 20 AND first_leased_at <= :before
@@ -98,27 +94,31 @@ async fn rows_come_back_as_they_were_stored() {
         let row = bed.row(&id).await;
         assert_eq!((row.lane, row.pin, row.instance_id), (Lane::Results, Some(PinKind::Soft), Some("ins_a".into())));
         assert_eq!((row.generation, row.attempts, row.state), (0, 0, State::Ready));
+        assert_eq!(bed.counted().await, (0, 0));
         let of_request = bed.store.read(|tx| Ok(of_request(tx, &"req_closed".into())?)).await.unwrap();
         assert_eq!(of_request.iter().map(|row| row.id.clone()).collect::<Vec<DeliveryId>>(), [id]);
     }
 }
 
 #[tokio::test]
-async fn backlog_counts_live_messages_of_one_sender_up_to_the_limit() {
+async fn backlog_counts_live_messages_of_one_sender() {
     for bed in Bed::each().await {
         let first = bed.message("cnv_1").await;
         for n in 0..4 {
             bed.message(&format!("cnv_{n}")).await;
         }
+        let hidden = bed.make(DeliveryKind::Message, "cnv_9", "msg_hidden", None).await;
         bed.make(DeliveryKind::Request, "cnv_1", "req_1", None).await;
+        let count = |sender: &'static str| bed.store.read(move |tx| Ok(backlog(tx, &sender.into(), &"agt_1".into())?));
+        assert_eq!(count("per_1").await.unwrap(), 6);
         bed.lease("ins_a").await;
-        bed.ack("ins_a", &first, 1).await.unwrap();
-        let count = |limit, sender: &'static str| {
-            bed.store.read(move |tx| Ok(backlog(tx, &sender.into(), &"agt_1".into(), limit)?))
-        };
-        assert_eq!(count(10, "per_1").await.unwrap(), 4);
-        assert_eq!(count(3, "per_1").await.unwrap(), 3);
-        assert_eq!(count(3, "per_2").await.unwrap(), 0);
+        assert_eq!(bed.row(&hidden).await.state, State::Withdrawn);
+        assert_eq!(count("per_1").await.unwrap(), 5);
+        for _ in 0..2 {
+            bed.ack("ins_a", &first, 1).await.unwrap();
+            assert_eq!(count("per_1").await.unwrap(), 4);
+        }
+        assert_eq!(count("per_2").await.unwrap(), 0);
         let due = bed.store.read(|tx| Ok(conversation_has_due(tx, &"agt_1".into(), &ConversationId::new("cnv_1"))?));
         assert!(!due.await.unwrap());
     }
