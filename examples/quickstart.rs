@@ -1,2 +1,0 @@
-//! The main job, end to end.
-fn main() {}
