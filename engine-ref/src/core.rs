@@ -88,10 +88,6 @@ impl Core {
         &self.0.clock
     }
 
-    pub(crate) fn rules(&self) -> &RulesCache {
-        &self.0.rules
-    }
-
     pub(crate) fn presence(&self) -> &Presence {
         &self.0.presence
     }
@@ -108,8 +104,8 @@ impl Core {
     /// Finds out whether a token works, before the body is read.
     pub(crate) async fn caller(&self, digest: TokenDigest) -> Result<Caller, Refusal> {
         let now = self.0.clock.now();
-        let glanced = self.glances().get(&digest).filter(|(_, until)| *until > now).map(|(caller, _)| caller.clone());
-        if let Some(caller) = glanced {
+        let seen = self.glances().get(&digest).filter(|(_, until)| *until > now).map(|(caller, _)| caller.clone());
+        if let Some(caller) = seen {
             return Ok(caller);
         }
         let rules = self.0.rules.clone();
@@ -183,15 +179,13 @@ impl Core {
                 return Ok(Answered { value: answer(tx, actor, &input, &made)?, fresh: true });
             };
             let digest = digest(&keyed, &input)?;
-            let (made, fresh) = match keys::find(tx, &actor.id, keyed.operation, key)? {
-                Some(earlier) => (earlier.made_for(&digest)?, false),
-                None => {
-                    let made = effect(tx, actor, &input)?;
-                    keys::insert(tx, &actor.id, keyed.operation, key, &digest, &made)?;
-                    (made, true)
-                }
-            };
-            Ok(Answered { value: answer(tx, actor, &input, &made)?, fresh })
+            if let Some(earlier) = keys::find(tx, &actor.id, keyed.operation, key)? {
+                let made = earlier.made_for(&digest)?;
+                return Ok(Answered { value: answer(tx, actor, &input, &made)?, fresh: false });
+            }
+            let made = effect(tx, actor, &input)?;
+            keys::insert(tx, &actor.id, keyed.operation, key, &digest, &made)?;
+            Ok(Answered { value: answer(tx, actor, &input, &made)?, fresh: true })
         })
         .await
     }

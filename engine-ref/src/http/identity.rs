@@ -145,9 +145,10 @@ async fn delete_resource(
     operation: &'static str,
     key: Option<String>,
     id: String,
-    effect: fn(&WriteTx<'_>, &Actor, &String) -> Result<(), Refusal>,
+    effect: fn(&WriteTx<'_>, &Actor, &str) -> Result<(), Refusal>,
 ) -> Result<Response, Refusal> {
     let keyed = Keyed { operation, key, path: vec![id.clone()] };
+    let effect = move |tx: &WriteTx<'_>, actor: &Actor, id: &String| effect(tx, actor, id);
     core.keyed(&caller, MANAGE, keyed, id, effect, |_, _, _, ()| Ok(Deleted { deleted: true })).await.map(done)
 }
 

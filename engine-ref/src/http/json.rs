@@ -58,7 +58,7 @@ impl Scanner<'_> {
         let text: String = serde_json::from_str(literal)
             .map_err(|_| Refusal::invalid("", "text with an unpaired surrogate can't be stored"))?;
         if text.contains('\0') {
-            return Err(Refusal::invalid(self.place(&text), "text with the character U+0000 can't be stored"));
+            return Err(Refusal::invalid(shortened(&text), "text with the character U+0000 can't be stored"));
         }
         if rest.trim_start().starts_with(':')
             && let Some(Some(names)) = self.open.last_mut()
@@ -68,11 +68,6 @@ impl Scanner<'_> {
             return Err(Refusal::invalid(name, "this member stands twice in one object"));
         }
         Ok(())
-    }
-
-    /// A short name for a text in a message: never the text itself when it is long.
-    fn place(&self, text: &str) -> String {
-        text.chars().filter(|c| *c != '\0').take(30).collect()
     }
 
     fn number(&mut self) -> Result<(), Refusal> {
@@ -85,6 +80,11 @@ impl Scanner<'_> {
         let shown: String = literal.chars().take(40).collect();
         Err(Refusal::invalid("", format!("the number {shown} has more digits than can be kept; send it as text")))
     }
+}
+
+/// A short form of a text for a message: never the text itself when it is long.
+fn shortened(text: &str) -> String {
+    text.chars().filter(|c| *c != '\0').take(30).collect()
 }
 
 /// Where a string literal that starts `text` ends.

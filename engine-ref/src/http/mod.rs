@@ -59,7 +59,7 @@ async fn healthz() -> Json<serde_json::Value> {
 
 /// Whether the store can be written at the moment.
 async fn readyz(State(core): State<Core>) -> Response {
-    match core.store().write(|tx| crate::store::probe(tx)).await {
+    match core.store().write(crate::store::probe).await {
         Ok(()) => Json(json!({ "status": "ready" })).into_response(),
         Err(refusal) => {
             let mut response = Refusal::Unavailable { reason: format!("not ready: {refusal:?}") }.into_response();

@@ -130,7 +130,7 @@ async fn requeue(
         Need::Ceiling(Permission::Manage),
         keyed,
         DeliveryId::new(id),
-        |tx, actor, id| deliveries::requeue(tx, actor, id),
+        deliveries::requeue,
         |tx: &ReadTx<'_>, actor, id, ()| Ok(DeliveryState::of(&deliveries::requeueable(tx, actor, id)?)),
     );
     Ok(Json(answered.await?.value))

@@ -268,14 +268,3 @@ fn note(tx: &WriteTx<'_>, chat: &Chat<'_>, kind: &'static str, member: Option<&P
         },
     )
 }
-
-/// What a repeated change returns: the same ids, the version it made.
-pub(crate) fn changed(
-    _: &ReadTx<'_>,
-    _: &Actor,
-    _: &(ConversationId, ChatMembershipInput),
-    made: &ChatMembershipResult,
-) -> Result<ChatMembershipResult, Refusal> {
-    Ok(made.clone())
-}
-

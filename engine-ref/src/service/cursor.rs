@@ -84,7 +84,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 /// Hexadecimal digits as bytes.
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || text.len() % 2 != 0 {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;
     }
     text.as_bytes()

@@ -256,7 +256,7 @@ pub(crate) fn directory(
                 return Ok(QueryPage { items, next_cursor: Some(next), order: "id ascending".to_owned() });
             }
             scanned += 1;
-            after = row.id.as_str().to_owned();
+            row.id.as_str().clone_into(&mut after);
             if matches(&row, &words) && (manager || actor.may_view(tx, &row.as_party())?) {
                 items.push(json!(principal(row, manager)));
             }

@@ -1,6 +1,6 @@
 //! Sending: to a target, into a conversation, to a group's members, to a batch. And messages as their readers may see them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use beepgrid::{
     AttachmentId, ConversationId, DeliveryKind, ErrorCode, Mention, Message, MessageId, PrincipalId, PrincipalKind, RuleAction,
@@ -350,7 +350,7 @@ pub(crate) fn show(tx: &ReadTx<'_>, reader: &Reader<'_>, visible: &[MessageRow])
     let mut received = if own {
         messages::received_between(tx, &first.conversation_id, reader.id, first.sequence, last.sequence)?
     } else {
-        Default::default()
+        HashMap::new()
     };
     Ok(visible.iter().map(|row| message(row.clone(), received.remove(&row.id).unwrap_or_default())).collect())
 }

@@ -238,7 +238,7 @@ pub(crate) fn edit_group(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(String,
 }
 
 /// Deletes a group and what was bound to it.
-pub(crate) fn delete_group(tx: &WriteTx<'_>, actor: &Actor, id: &String) -> Result<(), Refusal> {
+pub(crate) fn delete_group(tx: &WriteTx<'_>, actor: &Actor, id: &str) -> Result<(), Refusal> {
     let row = managed_group(tx, actor, id)?;
     groups::delete(tx, &row.id)?;
     changed(tx)
@@ -320,7 +320,7 @@ pub(crate) fn edit_role(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(String, 
 }
 
 /// Deletes a role and its bindings.
-pub(crate) fn delete_role(tx: &WriteTx<'_>, actor: &Actor, id: &String) -> Result<(), Refusal> {
+pub(crate) fn delete_role(tx: &WriteTx<'_>, actor: &Actor, id: &str) -> Result<(), Refusal> {
     let row = managed_role(tx, actor, id)?;
     policies::delete_role(tx, &row.id)?;
     changed(tx)
@@ -403,7 +403,7 @@ fn subject(tx: &ReadTx<'_>, actor: &Actor, input: &RoleBindingInput) -> Result<S
 }
 
 /// Takes a role back.
-pub(crate) fn unbind(tx: &WriteTx<'_>, actor: &Actor, id: &String) -> Result<(), Refusal> {
+pub(crate) fn unbind(tx: &WriteTx<'_>, actor: &Actor, id: &str) -> Result<(), Refusal> {
     let binding = policies::binding_by_id(tx, id)?.ok_or_else(Refusal::not_found)?;
     managed_role(tx, actor, binding.role_id.as_str())?;
     policies::delete_binding(tx, id)?;

@@ -21,7 +21,6 @@ pub(crate) struct ConversationRow {
 #[derive(Clone, Debug)]
 pub(crate) struct ParticipantRow {
     pub(crate) party: Party,
-    pub(crate) history_start: i64,
     pub(crate) active: bool,
     pub(crate) left_sequence: Option<i64>,
 }
@@ -113,7 +112,7 @@ pub(crate) fn history_start(tx: &ReadTx<'_>, id: &ConversationId, principal: &Pr
 pub(crate) fn participants(tx: &ReadTx<'_>, id: &ConversationId) -> Result<Vec<ParticipantRow>, StoreError> {
     // Index: primary key of participants; at most 100 present ones.
     tx.query(
-        "SELECT p.id, p.kind, p.name, p.disabled, p.operator, m.history_start, m.active, m.left_sequence
+        "SELECT p.id, p.kind, p.name, p.disabled, p.operator, m.active, m.left_sequence
          FROM participants m JOIN principals p ON p.id = m.principal_id
          WHERE m.conversation_id = :id ORDER BY m.principal_id",
         &[("id", id)],
@@ -122,7 +121,6 @@ pub(crate) fn participants(tx: &ReadTx<'_>, id: &ConversationId) -> Result<Vec<P
     .map(|row| {
         Ok(ParticipantRow {
             party: principals::party(row)?,
-            history_start: row.int("history_start")?,
             active: row.bool("active")?,
             left_sequence: row.opt_int("left_sequence")?,
         })

@@ -46,7 +46,7 @@ use crate::signals::Signals;
 pub(crate) use self::error::StoreError;
 pub(crate) use self::migrate::{MIGRATIONS, Migration};
 pub(crate) use self::open::{Database, Hooks, StoreConfig};
-pub(crate) use self::tx::{Params, ReadTx, WriteTx};
+pub(crate) use self::tx::{ReadTx, WriteTx};
 pub(crate) use self::value::{Row, ToValue, Value};
 
 /// An open database; clones share it. Its threads end when it is closed, or when the last clone is gone.
