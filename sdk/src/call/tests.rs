@@ -107,7 +107,7 @@ fn queries_are_encoded() {
     let request = request(client().directory(input));
     assert_eq!(request.url().query(), Some("kind=agent&search=a%26b%3Dc+%C3%A9&limit=20"));
     assert!(request.body().is_none());
-    assert_eq!(refused(client().directory(DirectoryInput::default().limit(0))).0, "limit");
+    assert_eq!(refused(client().directory(DirectoryInput::new(PrincipalKind::Agent).limit(0))).0, "limit");
 }
 
 #[test]

@@ -10,11 +10,11 @@ use crate::model::{
 use crate::ops;
 
 /// Whom to look for in the directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectoryInput {
     /// People, agents or services.
-    pub kind: Option<PrincipalKind>,
+    pub kind: PrincipalKind,
     /// Words of the name.
     pub search: Option<String>,
     /// At most this many, 1 to 200; 50 when absent.
@@ -26,7 +26,7 @@ pub struct DirectoryInput {
 impl DirectoryInput {
     /// Principals of one kind.
     pub fn new(kind: PrincipalKind) -> Self {
-        Self { kind: Some(kind), ..Self::default() }
+        Self { kind, search: None, limit: None, cursor: None }
     }
 
     /// Words of the name.
@@ -71,7 +71,7 @@ impl Client {
     pub fn directory(&self, input: DirectoryInput) -> Call<QueryPage<Person>> {
         Call::new(self, &ops::DIRECTORY, &[])
             .checked(limits::range("limit", input.limit, 1..=200))
-            .query("kind", input.kind)
+            .query("kind", Some(input.kind))
             .query("search", input.search.filter(|search| !search.is_empty()))
             .query("limit", input.limit)
             .query("cursor", input.cursor)

@@ -1,171 +1,24 @@
 //! The loop against a scripted inbox, on tokio's paused clock: hours pass in milliseconds and every instant is exact.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+mod script;
+
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::inbox::{Inbox, LeaseId};
+use self::script::{Answer, Fake, Poll, SECOND, deliveries, delivery, failing};
+use super::inbox::LeaseId;
 use super::run::Worker;
 use super::{Handling, Leased, RunOptions, RunStatus};
 use crate::clock;
-use crate::error::{ApiError, Cause, DecodeFault, Error, ErrorKind};
-use crate::model::{Delivery, DeliveryId, ErrorCode, InboxInput, Timestamp};
+use crate::error::{Error, ErrorKind};
+use crate::model::{DeliveryId, ErrorCode, Timestamp};
 use crate::retry::Delays;
 
-const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
-
-/// How one call is answered.
-#[derive(Clone, Debug)]
-enum Answer {
-    Fine,
-    Api(u16, &'static str, Option<Duration>),
-    /// Nothing comes until the caller's limit is over.
-    Silence,
-    /// The answer is there, and is no JSON.
-    Garbage,
-}
-
-/// One poll: how long it takes and what it brings.
-struct Poll(Duration, Result<Vec<Leased>, Answer>);
-
-#[derive(Default)]
-struct Script {
-    polls: VecDeque<Poll>,
-    /// Answers in order; `Fine` when there are no more.
-    extends: VecDeque<Answer>,
-    acks: VecDeque<Answer>,
-    renewals: VecDeque<Result<Option<Timestamp>, Answer>>,
-    expires_at: Option<Timestamp>,
-    seen: Seen,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Seen {
-    polls: Vec<Instant>,
-    extends: Vec<(LeaseId, Instant)>,
-    acks: Vec<(LeaseId, Instant)>,
-    releases: Vec<LeaseId>,
-    renewals: Vec<Instant>,
-}
-
-#[derive(Clone, Default)]
-struct Fake(Arc<Mutex<Script>>);
-
-impl Fake {
-    fn with(&self, change: impl FnOnce(&mut Script)) -> &Self {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        self
-    }
-
-    fn seen(&self) -> Seen {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).seen.clone()
-    }
-
-    fn polls(&self, polls: impl IntoIterator<Item = Poll>) -> &Self {
-        self.with(|script| script.polls.extend(polls))
-    }
-
-    fn acked(&self) -> Vec<String> {
-        self.seen().acks.iter().map(|(lease, _)| lease.delivery.to_string()).collect()
-    }
-}
-
-fn api(operation: &'static str, status: u16, code: &'static str, retry_after: Option<Duration>) -> Error {
-    let api = ApiError { code: ErrorCode::from(code), message: String::new(), status, request_id: None, retry_after };
-    Error::new(operation, None, false, Cause::Api(api))
-}
-
-async fn answer(operation: &'static str, answer: Option<Answer>, limit: Duration) -> Result<(), Error> {
-    match answer {
-        None | Some(Answer::Fine) => Ok(()),
-        Some(Answer::Api(status, code, retry_after)) => Err(api(operation, status, code, retry_after)),
-        Some(Answer::Silence) => {
-            sleep(limit).await;
-            Err(Error::new(operation, None, true, Cause::Deadline(limit)))
-        }
-        Some(Answer::Garbage) => Err(Error::new(operation, None, true, Cause::Decode(DecodeFault::TooLarge { limit: 1 }))),
-    }
-}
-
-impl Inbox for Fake {
-    async fn lease(&self, _input: InboxInput) -> Result<Vec<Leased>, Error> {
-        let mut next = None;
-        self.with(|script| {
-            script.seen.polls.push(Instant::now());
-            next = script.polls.pop_front();
-        });
-        let Some(Poll(time, result)) = next else {
-            sleep(15 * SECOND).await;
-            return Ok(Vec::new());
-        };
-        sleep(time).await;
-        match result {
-            Ok(items) => Ok(items),
-            Err(failure) => Err(answer("inbox", Some(failure), 25 * SECOND).await.unwrap_err()),
-        }
-    }
-
-    async fn extend(&self, lease: &LeaseId, _by: Duration, limit: Duration) -> Result<(), Error> {
-        let mut next = None;
-        self.with(|script| {
-            script.seen.extends.push((lease.clone(), Instant::now()));
-            next = script.extends.pop_front();
-        });
-        answer("extend", next, limit).await
-    }
-
-    async fn ack(&self, lease: &LeaseId, limit: Duration) -> Result<(), Error> {
-        let mut next = None;
-        self.with(|script| {
-            script.seen.acks.push((lease.clone(), Instant::now()));
-            next = script.acks.pop_front();
-        });
-        answer("ack", next, limit).await
-    }
-
-    async fn release(&self, lease: &LeaseId, _limit: Duration) -> Result<(), Error> {
-        self.with(|script| script.seen.releases.push(lease.clone()));
-        Ok(())
-    }
-
-    async fn expires_at(&self) -> Result<Option<Timestamp>, Error> {
-        let mut at = None;
-        self.with(|script| at = script.expires_at);
-        Ok(at)
-    }
-
-    async fn renew(&self) -> Result<Option<Timestamp>, Error> {
-        let mut next = None;
-        self.with(|script| {
-            script.seen.renewals.push(Instant::now());
-            next = script.renewals.pop_front();
-        });
-        match next {
-            Some(Ok(at)) => Ok(at),
-            Some(Err(failure)) => Err(answer("renew_credential", Some(failure), SECOND).await.unwrap_err()),
-            None => Err(api("renew_credential", 409, "not_renewable", None)),
-        }
-    }
-}
-
-fn delivery(id: &str) -> Leased {
-    let json = format!(r#"{{"id":"{id}","generation":1,"payload":{{"type":"message","conversation_id":"cnv_1"}}}}"#);
-    let delivery: Delivery = serde_json::from_str(&json).unwrap();
-    Leased::Delivery(Box::new(delivery))
-}
-
-fn deliveries(ids: &[&str]) -> Poll {
-    Poll(Duration::ZERO, Ok(ids.iter().map(|id| delivery(id)).collect()))
-}
-
-fn failing(status: u16, code: &'static str, retry_after: Option<Duration>) -> Poll {
-    Poll(Duration::ZERO, Err(Answer::Api(status, code, retry_after)))
-}
 
 fn worker(fake: &Fake, cancel: &CancellationToken) -> Worker<Fake> {
     worker_with(fake, cancel, RunOptions::new().renew(false))
@@ -278,6 +131,28 @@ async fn the_lease_counts_from_when_the_poll_was_sent() {
     assert!(fired.lock().unwrap().unwrap() <= LEASE);
     let first = fake.seen().extends.first().unwrap().1 - start;
     assert!(first > 14 * SECOND && first < LEASE, "extended while there is time for an answer: {first:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_counts_from_when_it_was_sent_and_not_from_its_answer() {
+    let fake = Fake::default();
+    fake.polls([deliveries(&["dlv_1"])]).with(|script| {
+        script.extends.push_back(Answer::Slow(8 * SECOND)); // sent at 10 s, answered at 18 s
+        script.extends.extend(vec![Answer::Silence; 50]);
+    });
+    let start = Instant::now();
+    let fired = Mutex::new(None);
+    run_until(&fake, 200 * SECOND, |handling| {
+        let fired = &fired;
+        async move {
+            handling.cancel.cancelled().await;
+            *fired.lock().unwrap() = Some(start.elapsed());
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(fired.lock().unwrap().unwrap(), 40 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
