@@ -99,7 +99,7 @@ impl Signals {
                 Signal::Work { agent } => self.0.work.wake(agent),
                 Signal::RequestClosed { request } => self.0.requests.wake(request),
                 Signal::Access { principal } => self.0.access.wake(principal),
-                Signal::Policy => drop(self.0.policy.send_replace(())),
+                Signal::Policy => self.0.policy.send_replace(()),
                 Signal::Event { sequence } => self.newest_event(*sequence),
             }
         }
@@ -202,7 +202,7 @@ impl Subscription {
             return;
         }
         // The topic lives as long as this subscription, so nobody gets here; returning would make callers spin.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

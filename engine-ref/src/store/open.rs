@@ -202,10 +202,7 @@ impl Opening {
 pub(super) type Ready = oneshot::Sender<Result<(), StoreError>>;
 
 /// Starts a thread and returns once it says that it is ready.
-pub(super) async fn start(
-    name: &str,
-    body: impl FnOnce(Ready) + Send + 'static,
-) -> Result<JoinHandle<()>, StoreError> {
+pub(super) async fn start(name: &str, body: impl FnOnce(Ready) + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
     let (ready, opened) = oneshot::channel();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(ready));
     let thread = thread.map_err(|error| StoreError::Open(format!("can't start a thread: {error}")))?;
@@ -251,12 +248,7 @@ fn newest_sequence(connection: &dyn Connection) -> Result<i64, StoreError> {
     rows?.first().map_or(Ok(0), |row| row.int("sequence"))
 }
 
-fn migrate_sqlite(
-    connection: &Sqlite,
-    config: &StoreConfig,
-    clock: &Clock,
-    owner: Option<&Owner>,
-) -> Result<(), StoreError> {
+fn migrate_sqlite(connection: &Sqlite, config: &StoreConfig, clock: &Clock, owner: Option<&Owner>) -> Result<(), StoreError> {
     let backend = connection.backend();
     let save = |version| owner.map_or(Ok(()), |owner| backup::before(backend, owner, version));
     let steps = config.migrations;

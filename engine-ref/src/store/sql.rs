@@ -101,7 +101,8 @@ fn rewrite(sql: &'static str, dialect: Dialect, mut parameter: impl FnMut(&str, 
             }
             '{' => {
                 let name = word(rest.get(1..).unwrap_or_default());
-                let meaning = dialect.token(name).filter(|_| rest.get(1 + name.len()..).is_some_and(|rest| rest.starts_with('}')));
+                let meaning =
+                    dialect.token(name).filter(|_| rest.get(1 + name.len()..).is_some_and(|rest| rest.starts_with('}')));
                 let Some(meaning) = meaning else {
                     return Err(StoreError::Parameter { name: name.to_owned(), sql, problem: "unknown token" });
                 };

@@ -49,10 +49,10 @@ impl Sqlite {
     /// The connection that writes to a file. `committed` is rung after each commit.
     pub(super) fn writer(owner: &Arc<Owner>, committed: Bell) -> Result<Self, StoreError> {
         let connection = open(owner.database(), OpenFlags::SQLITE_OPEN_READ_WRITE, WRITE_WAIT)?;
-        if connection.is_readonly("main").map_err(|error| cannot_open(owner.database(), error))? {
+        if connection.is_readonly("main").map_err(|error| cannot_open(owner.database(), &error))? {
             return Err(StoreError::Open(format!("the database {} can't be written", owner.database().display())));
         }
-        prepare(&connection).map_err(|error| cannot_open(owner.database(), error))?;
+        prepare(&connection).map_err(|error| cannot_open(owner.database(), &error))?;
         Ok(Self::new(connection, committed, Some(Arc::clone(owner))))
     }
 
@@ -69,7 +69,7 @@ impl Sqlite {
             connection.pragma_update(None, "foreign_keys", true)?;
             Ok(connection)
         });
-        Ok(Self::new(connection.map_err(|error| cannot_open(Path::new(":memory:"), error))?, Bell::default(), None))
+        Ok(Self::new(connection.map_err(|error| cannot_open(Path::new(":memory:"), &error))?, Bell::default(), None))
     }
 
     fn new(connection: Connection, committed: Bell, owner: Option<Arc<Owner>>) -> Self {
@@ -94,7 +94,7 @@ impl Sqlite {
 /// The connection that a checkpoint runs on, beside the writer.
 pub(super) fn checkpointer(owner: &Owner) -> Result<Connection, StoreError> {
     let connection = open(owner.database(), OpenFlags::SQLITE_OPEN_READ_WRITE, Duration::from_millis(100))?;
-    prepare(&connection).map_err(|error| cannot_open(owner.database(), error))?;
+    prepare(&connection).map_err(|error| cannot_open(owner.database(), &error))?;
     Ok(connection)
 }
 
@@ -206,7 +206,9 @@ impl Backend for Session {
 fn open(path: &Path, access: OpenFlags, wait: Duration) -> Result<Connection, StoreError> {
     check_version()?;
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX);
-    connection.and_then(|connection| connection.busy_timeout(wait).map(|()| connection)).map_err(|error| cannot_open(path, error))
+    connection
+        .and_then(|connection| connection.busy_timeout(wait).map(|()| connection))
+        .map_err(|error| cannot_open(path, &error))
 }
 
 /// Settings of connections that write; the first statement also reads the file, so that a damaged one shows here.
@@ -232,7 +234,7 @@ fn check_version() -> Result<(), StoreError> {
     Err(StoreError::Open(format!("SQLite {found} can corrupt databases in use; 3.51.3 or newer is needed")))
 }
 
-fn cannot_open(path: &Path, error: rusqlite::Error) -> StoreError {
+fn cannot_open(path: &Path, error: &rusqlite::Error) -> StoreError {
     let what = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => "it is not a SQLite database",
         Some(ErrorCode::DatabaseCorrupt) => "it is damaged; restore a backup",

@@ -121,7 +121,7 @@ struct Gate {
 impl Gate {
     async fn close(store: &Store) -> Self {
         let (go, wait) = std::sync::mpsc::sync_channel(1);
-        let (began, begun) = tokio::sync::oneshot::channel();
+        let (began, running) = tokio::sync::oneshot::channel();
         let store = store.clone();
         let held = tokio::spawn(async move {
             let piece = move |_: &super::WriteTx<'_>| {
@@ -131,7 +131,7 @@ impl Gate {
             };
             store.write(piece).await
         });
-        begun.await.unwrap();
+        running.await.unwrap();
         Self { go, held }
     }
 

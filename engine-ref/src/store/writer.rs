@@ -104,9 +104,9 @@ impl Writer {
         };
         let batch = Batch::default();
         let mut done = Vec::with_capacity(self.waiting.len());
-        let ready = self.run_waiting(&*backend, &batch, &mut done).and_then(|kept| {
-            if kept { self.seal(&*backend, &batch).map(Some) } else { Ok(None) }
-        });
+        let ready = self
+            .run_waiting(&*backend, &batch, &mut done)
+            .and_then(|kept| if kept { self.seal(&*backend, &batch).map(Some) } else { Ok(None) });
         match ready {
             // Everybody was refused: there is nothing to commit.
             Ok(None) => {
@@ -136,7 +136,11 @@ impl Writer {
                 && let Err(error) = backend.script(step)
             {
                 // It was not begun, so it may go with the next batch; but the first goes now, or a batch might never end.
-                if done.is_empty() { done.push(piece) } else { self.waiting.push_front(piece) }
+                if done.is_empty() {
+                    done.push(piece)
+                } else {
+                    self.waiting.push_front(piece)
+                }
                 return Err(error);
             }
             let signals_before = batch.signals.borrow().len();

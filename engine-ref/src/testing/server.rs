@@ -130,7 +130,8 @@ fn account() -> Result<Option<Account>, NotAvailable> {
     }
     let users = fs::read_to_string("/etc/passwd").map_err(failed("/etc/passwd"))?;
     let find = |wanted: &str| {
-        let fields: Vec<&str> = users.lines().map(|line| line.split(':').collect()).find(|fields: &Vec<&str>| fields.first() == Some(&wanted))?;
+        let fields: Vec<&str> =
+            users.lines().map(|line| line.split(':').collect()).find(|fields: &Vec<&str>| fields.first() == Some(&wanted))?;
         Some(Account { uid: fields.get(2)?.parse().ok()?, gid: fields.get(3)?.parse().ok()? })
     };
     let account = find("postgres").or_else(|| find("nobody"));

@@ -97,21 +97,22 @@ impl Postgres {
     }
 
     /// Asks the server what became of a transaction whose commit was not answered.
-    fn outcome(&self, xid: &str, error: StoreError) -> Commit {
+    fn outcome(&self, xid: &str, error: StoreError, mut crashed: bool) -> Commit {
         let end = Instant::now() + OUTCOME_PATIENCE;
         let pause = Bell::default();
         let mut delay = FIRST_DELAY;
-        let mut refused = false;
         loop {
             let question = format!("SELECT pg_xact_status('{xid}'::xid8) AS status");
             match self.session().and_then(|session| session.simple(&question, "status")) {
-                Ok(Some(status)) if status == "aborted" => return Commit::Undone(error),
-                // After a crash the server may have given the number to another transaction.
-                Ok(Some(status)) if status == "committed" && !refused => return Commit::Kept,
-                // The old backend is still busy with it.
-                Ok(Some(status)) if status == "in progress" => {}
-                Ok(_) => return Commit::Unknown(error),
-                Err(failure) if failure.is_passing() => refused = true,
+                Ok(status) => match status.as_deref() {
+                    Some("aborted") => return Commit::Undone(error),
+                    // After a crash the server may have given the number to another transaction.
+                    Some("committed") if !crashed => return Commit::Kept,
+                    // The old backend is still busy with it.
+                    Some("in progress") => {}
+                    _ => return Commit::Unknown(error),
+                },
+                Err(failure) if failure.is_passing() => crashed = true,
                 Err(_) => return Commit::Unknown(error),
             }
             if Instant::now() >= end {
@@ -139,10 +140,8 @@ impl writer::Connection for Postgres {
     fn announce(&self, signals: &[Signal]) -> Result<(), StoreError> {
         let session = self.session()?;
         for payload in notice::payloads(&self.target.process, signals) {
-            session.query(
-                "SELECT pg_notify(:channel, :payload)",
-                &[("channel", &self.target.channel()), ("payload", &payload)],
-            )?;
+            session
+                .query("SELECT pg_notify(:channel, :payload)", &[("channel", &self.target.channel()), ("payload", &payload)])?;
         }
         Ok(())
     }
@@ -155,6 +154,7 @@ impl writer::Connection for Postgres {
         // A transaction that had failed would "commit" with success and keep nothing; the first statement fails in it.
         let Err(error) = session.raw("SELECT 1; COMMIT") else { return Commit::Kept };
         let answered = error.as_db_error().is_some() && !session::ends_connection(&error);
+        let crashed = error.code().is_some_and(|code| code.code() == "57P02");
         let error = sorted(error, "COMMIT");
         match xid {
             // The server is there and says no.
@@ -162,7 +162,7 @@ impl writer::Connection for Postgres {
                 self.abandon(&session);
                 Commit::Undone(error)
             }
-            Some(xid) if xid.bytes().all(|byte| byte.is_ascii_digit()) => self.outcome(&xid, error),
+            Some(xid) if xid.bytes().all(|byte| byte.is_ascii_digit()) => self.outcome(&xid, error, crashed),
             _ => Commit::Unknown(error),
         }
     }
@@ -209,7 +209,7 @@ impl Opening {
 
 fn migrate(connection: &Postgres, config: &StoreConfig, clock: &Clock) -> Result<(), StoreError> {
     let session = connection.session()?;
-    connection.target.check_version(&session)?;
+    Target::check_version(&session)?;
     if config.migrate {
         connection.target.create_schema(&session)?;
     }

@@ -82,7 +82,7 @@ impl Target {
     }
 
     /// Refuses servers that can't do what the writer needs.
-    pub(super) fn check_version(&self, session: &Session) -> Result<(), StoreError> {
+    pub(super) fn check_version(session: &Session) -> Result<(), StoreError> {
         let version = session.simple("SELECT current_setting('server_version_num') AS version", "version")?;
         match version.and_then(|version| version.parse::<i64>().ok()) {
             Some(version) if version < OLDEST => {
@@ -99,10 +99,7 @@ impl Target {
         if there.is_some() {
             return Ok(());
         }
-        session.simple(
-            &format!("{}; CREATE SCHEMA IF NOT EXISTS \"{}\"; COMMIT", self.begin_alone(), self.schema),
-            "none",
-        )?;
+        session.simple(&format!("{}; CREATE SCHEMA IF NOT EXISTS \"{}\"; COMMIT", self.begin_alone(), self.schema), "none")?;
         Ok(())
     }
 

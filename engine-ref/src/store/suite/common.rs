@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use super::{Gate, LIMIT, Place, names, put, queue, until};
 use crate::service::refusal::Refusal;
 use crate::signals::Signal;
-use crate::store::{Store, StoreError, ToValue, Value, WriteTx};
+use crate::store::{MIGRATIONS, Store, StoreConfig, StoreError, ToValue, Value, WriteTx};
 
 macro_rules! suite {
     ($($case:ident,)+) => {
@@ -46,6 +46,7 @@ suite!(
     read_can_not_write,
     reads_see_one_state,
     close_finishes_what_was_queued,
+    schema_of_this_release_opens_again,
 );
 
 async fn write_value(store: &Store, name: &'static str, column: &'static str, value: Value) -> Value {
@@ -362,5 +363,15 @@ async fn close_finishes_what_was_queued(place: Place) {
     assert!(matches!(late, Err(Refusal::Unavailable { .. })));
     if !place.is_memory() {
         assert_eq!(names(&place.open().await).await, ["queued"]);
+    }
+}
+
+async fn schema_of_this_release_opens_again(place: Place) {
+    let real = |config: &mut StoreConfig| config.migrations = MIGRATIONS;
+    let store = place.try_open(real).await.unwrap();
+    assert_eq!(store.write(|tx| Ok(tx.next_sequence()?)).await.unwrap(), 1);
+    store.close().await;
+    if !place.is_memory() {
+        place.try_open(real).await.unwrap();
     }
 }

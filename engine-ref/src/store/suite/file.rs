@@ -29,12 +29,9 @@ async fn second_engine_is_refused_under_every_name() {
     let folder = place.path().parent().unwrap();
     symlink(place.path(), folder.join("link.db")).unwrap();
     symlink(folder, folder.join("around")).unwrap();
-    for other in [
-        place.path().to_owned(),
-        folder.join("link.db"),
-        folder.join("around").join("beepgrid.db"),
-        folder.join("./beepgrid.db"),
-    ] {
+    for other in
+        [place.path().to_owned(), folder.join("link.db"), folder.join("around").join("beepgrid.db"), folder.join("./beepgrid.db")]
+    {
         let config = StoreConfig { database: Database::Sqlite(other), ..place.config() };
         refusal_to_open(crate::store::Store::open(config, crate::clock::Clock::system()).await);
     }

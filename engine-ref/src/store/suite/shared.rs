@@ -12,8 +12,7 @@ use crate::service::refusal::Refusal;
 use crate::signals::Signal;
 use crate::store::{Database, Migration, StoreConfig, StoreError};
 
-const NEWER: &[Migration] =
-    &[STEPS[0], Migration { version: 2, name: "more", sql: "CREATE TABLE more (id BIGINT PRIMARY KEY)" }];
+const NEWER: &[Migration] = &[STEPS[0], Migration { version: 2, name: "more", sql: "CREATE TABLE more (id BIGINT PRIMARY KEY)" }];
 const CHANGED: &[Migration] = &[Migration { sql: "CREATE TABLE other (id BIGINT)", ..STEPS[0] }];
 
 /// Runs `body` on a schema of its own, where there is PostgreSQL.
@@ -161,7 +160,7 @@ async fn dead_in_a_piece(place: Place) {
     let store = place.open().await;
     let gate = Gate::close(&store).await;
     let before = store.commits();
-    let (began, begun) = tokio::sync::oneshot::channel();
+    let (began, running) = tokio::sync::oneshot::channel();
     let (go, wait) = std::sync::mpsc::sync_channel(1);
     let blocked = {
         let store = store.clone();
@@ -189,7 +188,7 @@ async fn dead_in_a_piece(place: Place) {
         .await,
     );
     gate.open().await;
-    begun.await.unwrap();
+    running.await.unwrap();
     kill(&place, "writer").await;
     go.send(()).unwrap();
     let mut outcomes = Vec::new();
