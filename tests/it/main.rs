@@ -1,1 +1,33 @@
-//! Tests that cross crates.
+//! What the wire contract fixes, asserted from outside: status, code, ids and values, on every store.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    reason = "tests: whatever fails here should stop the test on the spot"
+)]
+
+mod batches;
+mod chats;
+mod contacts;
+mod credentials;
+mod deliveries;
+mod enrollment;
+mod faults;
+mod history;
+mod idempotency;
+mod json;
+mod kill;
+mod leases;
+mod limits;
+mod management;
+mod messages;
+mod order;
+mod principals;
+mod races;
+mod request_model;
+mod requests;
+mod text;
+mod transport;
+mod waiting;
