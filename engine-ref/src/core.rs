@@ -201,6 +201,12 @@ impl Core {
     pub(crate) fn hold(&self, name: String, max: usize) -> Result<Hold, Refusal> {
         self.0.holds.take(name, max)
     }
+
+    /// How many places are taken at the moment.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.0.holds.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
 }
 
 /// Digest of operation, path ids and the parsed input; absent members and defaults are left out by the input's serialisation.

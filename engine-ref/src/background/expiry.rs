@@ -59,3 +59,6 @@ async fn one_by_one(core: &Core, due: Vec<RequestId>) -> Result<bool, Refusal> {
     }
     Ok(false)
 }
+
+#[cfg(test)]
+mod tests;

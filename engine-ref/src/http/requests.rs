@@ -53,7 +53,8 @@ async fn ask_batch(
 ) -> Result<Response, Refusal> {
     let input = requests::form::ask_batch(input)?;
     let keyed = Keyed { operation: "ask_batch", key, path: Vec::new() };
-    let answer = core.keyed(&caller, Need::Ceiling(Permission::Request), keyed, input, requests::ask_batch, requests::batch_answer);
+    let answer =
+        core.keyed(&caller, Need::Ceiling(Permission::Request), keyed, input, requests::ask_batch, requests::batch_answer);
     answer.await.map(created)
 }
 
@@ -168,3 +169,6 @@ async fn look(core: &Core, caller: &Caller, id: &RequestId) -> Result<Request, R
     let id = id.clone();
     core.read(caller, Need::Ceiling(Permission::Read), move |tx, actor| requests::get(tx, actor, &id)).await
 }
+
+#[cfg(test)]
+mod tests;

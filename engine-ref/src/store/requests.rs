@@ -1,6 +1,8 @@
 //! Requests and their original audience.
 
-use beepgrid::{Action, ConversationId, InstanceId, Mention, PrincipalId, RequestId, RequestKind, RequestState, Response, Timestamp};
+use beepgrid::{
+    Action, ConversationId, InstanceId, Mention, PrincipalId, RequestId, RequestKind, RequestState, Response, Timestamp,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -74,8 +76,9 @@ macro_rules! columns {
 }
 
 macro_rules! seen {
-    ($rest:literal) => {
+    ($explain:literal, $rest:literal) => {
         concat!(
+            $explain,
             "SELECT ",
             columns!(),
             ", c.shared, a.conversation_id AS seat, p.active, p.history_start
@@ -86,6 +89,35 @@ macro_rules! seen {
                 ON p.conversation_id = COALESCE(a.conversation_id, r.conversation_id) AND p.principal_id = :reader ",
             $rest
         )
+    };
+}
+
+macro_rules! page {
+    ($explain:literal) => {
+        seen!(
+            $explain,
+            "WHERE r.id IN (
+                SELECT DISTINCT s.request_id FROM request_audience s
+                WHERE s.conversation_id = :conversation AND s.request_id < :before
+                ORDER BY s.request_id DESC LIMIT :limit)
+             ORDER BY r.id DESC"
+        )
+    };
+}
+
+macro_rules! blocking {
+    ($explain:literal) => {
+        concat!(
+            $explain,
+            "SELECT CAST(count(*) AS BIGINT) AS n FROM requests
+             WHERE requester_id = :requester AND state = 'open' AND blocking = TRUE AND expires_at > :now"
+        )
+    };
+}
+
+macro_rules! due {
+    ($explain:literal) => {
+        concat!($explain, "SELECT id FROM requests WHERE state = 'open' AND expires_at <= :now ORDER BY expires_at LIMIT :limit")
     };
 }
 
@@ -144,7 +176,7 @@ pub(crate) fn find(tx: &ReadTx<'_>, id: &RequestId) -> Result<Option<RequestRow>
 /// The request beside what decides whether `reader` may see it.
 pub(crate) fn find_for(tx: &ReadTx<'_>, id: &RequestId, reader: &PrincipalId) -> Result<Option<SeenRow>, StoreError> {
     // Four primary keys.
-    tx.find(seen!("WHERE r.id = :id"), &[("id", id), ("reader", reader)])?.as_ref().map(seen).transpose()
+    tx.find(seen!("", "WHERE r.id = :id"), &[("id", id), ("reader", reader)])?.as_ref().map(seen).transpose()
 }
 
 /// Requests that stand in a conversation, newest first, older than `before`.
@@ -156,16 +188,8 @@ pub(crate) fn page_in_conversation(
     limit: i64,
 ) -> Result<Vec<SeenRow>, StoreError> {
     // Walks request_audience_conversation from its end: everything asked in a conversation has a seat there.
-    let rows = tx.query(
-        seen!(
-            "WHERE r.id IN (
-                SELECT DISTINCT s.request_id FROM request_audience s
-                WHERE s.conversation_id = :conversation AND s.request_id < :before
-                ORDER BY s.request_id DESC LIMIT :limit)
-             ORDER BY r.id DESC"
-        ),
-        &[("conversation", conversation), ("reader", reader), ("before", &before), ("limit", &limit)],
-    )?;
+    let rows =
+        tx.query(page!(""), &[("conversation", conversation), ("reader", reader), ("before", &before), ("limit", &limit)])?;
     rows.iter().map(seen).collect()
 }
 
@@ -211,21 +235,13 @@ pub(crate) fn pins(tx: &ReadTx<'_>, id: &RequestId) -> Result<Vec<(PrincipalId, 
 /// How many open requests the agent says it waits for.
 pub(crate) fn count_blocking(tx: &ReadTx<'_>, requester: &PrincipalId) -> Result<i64, StoreError> {
     // Index requests_blocking: at most the limit.
-    tx.get(
-        "SELECT CAST(count(*) AS BIGINT) AS n FROM requests
-         WHERE requester_id = :requester AND state = 'open' AND blocking = TRUE AND expires_at > :now",
-        &[("requester", requester), ("now", &tx.now())],
-    )?
-    .int("n")
+    tx.get(blocking!(""), &[("requester", requester), ("now", &tx.now())])?.int("n")
 }
 
 /// Open requests whose deadline has come, the longest due first.
 pub(crate) fn due(tx: &ReadTx<'_>, limit: i64) -> Result<Vec<RequestId>, StoreError> {
     // Index requests_due. What never expires stands at its far end.
-    let rows = tx.query(
-        "SELECT id FROM requests WHERE state = 'open' AND expires_at <= :now ORDER BY expires_at LIMIT :limit",
-        &[("now", &tx.now()), ("limit", &limit)],
-    )?;
+    let rows = tx.query(due!(""), &[("now", &tx.now()), ("limit", &limit)])?;
     rows.iter().map(|row| Ok(row.text("id")?.into())).collect()
 }
 
@@ -291,3 +307,6 @@ pub(crate) fn close(tx: &WriteTx<'_>, closing: &Closing<'_>) -> Result<bool, Sto
     )?;
     Ok(changed == 1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use beepgrid::{
-    Action, AskBatchInput, AskBatchItem, AskInput, ConversationId, PrincipalKind, RequestId, RuleAction, Target,
-    TargetKind, Timestamp,
-};
+use beepgrid::{Action, AskInput, ConversationId, PrincipalKind, RequestId, RuleAction, Target, TargetKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::form;
 use super::open::{New, Seat, store};
-use super::{for_author, form};
 use crate::service::actor::Actor;
 use crate::service::audience::{self, Party};
 use crate::service::limits::MAX_BLOCKING;
@@ -32,21 +29,15 @@ pub(crate) struct Made {
     pub(crate) request_id: RequestId,
 }
 
-/// What a batch made: for each merged target its place in the input and its request.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct MadeBatch {
-    items: Vec<(usize, RequestId)>,
-}
-
 /// Who is asked, before conversations are opened for it.
-enum Asked {
+pub(super) enum Asked {
     One(Party),
     Group(Vec<Party>),
     Within(Place),
 }
 
 /// A conversation, who is in it now, and who of them is asked.
-struct Place {
+pub(super) struct Place {
     conversation_id: ConversationId,
     present: Vec<Party>,
     asked: Vec<Party>,
@@ -80,62 +71,11 @@ pub(crate) fn open(tx: &WriteTx<'_>, actor: &Actor, input: &AskInput) -> Result<
     settle(tx, actor, input, asked, action, expires_at)
 }
 
-/// Opens a request of its own to each target: all or none. A refused target is named.
-pub(crate) fn ask_batch(tx: &WriteTx<'_>, actor: &Actor, input: &AskBatchInput) -> Result<MadeBatch, Refusal> {
-    let request = &input.request;
-    let mut parties: Vec<(usize, Party)> = Vec::new();
-    for (i, target) in input.targets.iter().enumerate() {
-        let named = |refusal: Refusal| refusal.at(&format!("targets[{i}]"));
-        let party = individual(tx, actor, target, request.action.as_ref()).map_err(named)?;
-        if parties.iter().any(|(_, other)| other.id == party.id && other.instance_id == party.instance_id) {
-            continue;
-        }
-        let agent_beside_instance =
-            |other: &Party| other.id == party.id && other.instance_id.is_none() != party.instance_id.is_none();
-        if parties.iter().any(|(_, other)| agent_beside_instance(other)) {
-            return Err(named(Refusal::invalid("", "an agent and one of its own runtime connections can't be asked together")));
-        }
-        parties.push((i, party));
-    }
-    let at_request = |refusal: Refusal| refusal.at("request");
-    let action = settle_action(tx, actor, request).map_err(at_request)?;
-    messages::check_references(&request.attachment_ids, "").map_err(at_request)?;
-    messages::check_references(&[], &input.preview_token)?;
-    let expires_at = deadline(tx.now(), request).map_err(at_request)?;
-    let mut items = Vec::with_capacity(parties.len());
-    for (i, party) in parties {
-        let id = settle(tx, actor, request, Asked::One(party), action.clone(), expires_at)
-            .map_err(|refusal| refusal.at(&format!("targets[{i}]")))?;
-        items.push((i, id));
-    }
-    Ok(MadeBatch { items })
-}
-
-/// The answer to a batch, in the order of its targets.
-pub(crate) fn batch_answer(
-    tx: &ReadTx<'_>,
-    actor: &Actor,
-    input: &AskBatchInput,
-    made: &MadeBatch,
-) -> Result<Vec<AskBatchItem>, Refusal> {
-    let mut answer = Vec::with_capacity(made.items.len());
-    for (i, id) in &made.items {
-        let target = input.targets.get(*i).ok_or_else(|| Refusal::internal("a batch remembers a target that it did not have"))?;
-        answer.push(AskBatchItem { target: target.clone(), request: for_author(tx, actor, id)? });
-    }
-    Ok(answer)
-}
-
 /// Those of `parties` whom the actor may ask: not itself, not disabled, allowed by a rule.
 ///
 /// # Errors
 /// 403 when nobody is left.
-fn askable(
-    tx: &ReadTx<'_>,
-    actor: &Actor,
-    parties: &[Party],
-    action: Descriptor<'_>,
-) -> Result<Vec<Party>, Refusal> {
+fn askable(tx: &ReadTx<'_>, actor: &Actor, parties: &[Party], action: Descriptor<'_>) -> Result<Vec<Party>, Refusal> {
     let mut asked = Vec::new();
     for party in parties {
         if party.id != actor.id && !party.disabled && may_ask(tx, actor, party, action)? {
@@ -159,7 +99,7 @@ fn to_target(tx: &ReadTx<'_>, actor: &Actor, target: &Target, action: Descriptor
     individual(tx, actor, target, action).map(Asked::One)
 }
 
-fn individual(tx: &ReadTx<'_>, actor: &Actor, target: &Target, action: Descriptor<'_>) -> Result<Party, Refusal> {
+pub(super) fn individual(tx: &ReadTx<'_>, actor: &Actor, target: &Target, action: Descriptor<'_>) -> Result<Party, Refusal> {
     let party = audience::reach(tx, actor, target, &RuleAction::Ask, action)?;
     if party.id == actor.id && actor.kind != PrincipalKind::Person {
         return Err(Refusal::invalid("", "only a person may ask itself"));
@@ -187,7 +127,7 @@ pub(super) fn present(tx: &ReadTx<'_>, id: &ConversationId) -> Result<Vec<Party>
 }
 
 /// The action with its executor's id.
-fn settle_action(tx: &ReadTx<'_>, actor: &Actor, input: &AskInput) -> Result<Option<Action>, Refusal> {
+pub(super) fn settle_action(tx: &ReadTx<'_>, actor: &Actor, input: &AskInput) -> Result<Option<Action>, Refusal> {
     let Some(action) = &input.action else { return Ok(None) };
     let field = "action.executor_id";
     let named = executors(tx, action.executor_id.as_str())?;
@@ -223,7 +163,7 @@ fn the_visible_one(tx: &ReadTx<'_>, actor: &Actor, named: Vec<Party>) -> Result<
     Ok(visible.pop())
 }
 
-fn deadline(now: Timestamp, input: &AskInput) -> Result<Timestamp, Refusal> {
+pub(super) fn deadline(now: Timestamp, input: &AskInput) -> Result<Timestamp, Refusal> {
     match input.expires_at {
         None if input.action.is_some() => Ok(now.plus(ACTION_LIFE)),
         None | Some(Timestamp::NEVER) => Ok(Timestamp::NEVER),
@@ -236,7 +176,7 @@ fn deadline(now: Timestamp, input: &AskInput) -> Result<Timestamp, Refusal> {
 }
 
 /// Checks the limits, opens the conversations and stores the request.
-fn settle(
+pub(super) fn settle(
     tx: &WriteTx<'_>,
     actor: &Actor,
     input: &AskInput,
@@ -254,7 +194,9 @@ fn settle(
     }
     let group_ask = matches!(asked, Asked::Group(_));
     let new = New {
+        kind: form::kind(input),
         title: input.title.clone(),
+        body: input.body.clone(),
         choices: input.choices.clone(),
         mentions: input.mentions.clone(),
         blocking: input.blocking,
@@ -262,7 +204,8 @@ fn settle(
         action,
         shared_key: input.shared_key.clone(),
         expires_at,
-        ..New::new(form::kind(input), input.body.clone(), seats(tx, actor, input, asked)?)
+        seats: seats(tx, actor, input, asked)?,
+        replaces_id: None,
     };
     store(tx, actor, new)
 }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::ask::{Made, check_blocking, may_ask, present};
+use super::for_author;
 use super::open::{New, Seat, store};
 use super::project::{self, Access, View};
 use super::state::{Operation, Standing};
-use super::for_author;
 use crate::service::Refusal;
 use crate::service::actor::Actor;
 use crate::service::audience::must_be_reachable;
@@ -41,14 +41,7 @@ pub(crate) struct MadeReplacement {
 /// Stores the end, with its event, and tells agents and waiting readers.
 pub(super) fn close(tx: &WriteTx<'_>, row: &RequestRow, end: &End<'_>) -> Result<(), Refusal> {
     let Standing { state, version } = &end.after;
-    let closing = Closing {
-        id: &row.id,
-        state,
-        version: *version,
-        closed_at: end.at,
-        closed_by: end.by,
-        response: end.response,
-    };
+    let closing = Closing { id: &row.id, state, version: *version, closed_at: end.at, closed_by: end.by, response: end.response };
     if !requests::close(tx, &closing)? {
         // Writes are serial and the row was read in this transaction.
         return Err(Refusal::internal("a request that was open a moment ago could not be closed"));

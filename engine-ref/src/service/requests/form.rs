@@ -1,8 +1,7 @@
 //! The form of what is asked, answered and replaced: everything that can be told without looking at the store.
 
 use beepgrid::{
-    Action, AskBatchInput, AskInput, Outcome, ReplaceRequestInput, RequestKind, ResponseInput, Target, TargetKind,
-    Timestamp,
+    Action, AskBatchInput, AskInput, Outcome, ReplaceRequestInput, RequestKind, ResponseInput, Target, TargetKind, Timestamp,
 };
 use serde_json::Value;
 
@@ -84,7 +83,9 @@ pub(crate) fn choices(field: &str, choices: &[String]) -> Result<(), Refusal> {
     checks::count(field, choices.len(), MAX_CHOICES)?;
     for (i, choice) in choices.iter().enumerate() {
         let place = format!("{field}[{i}]");
-        text(&place, choice, MAX_TITLE_CHARS)?;
+        refuse(choice.trim().is_empty(), &place, "a choice is not empty")?;
+        let count = choice.chars().count();
+        refuse(count > MAX_TITLE_CHARS, &place, &format!("at most {MAX_TITLE_CHARS} code points; this has {count}"))?;
         let earlier = choices.iter().take(i).any(|other| other == choice);
         refuse(earlier, &place, "the same choice stands there twice")?;
     }
@@ -96,7 +97,10 @@ pub(crate) fn fits(input: &ResponseInput, kind: &RequestKind, choices: &[String]
     let allowed = outcomes(kind);
     if !allowed.contains(&input.outcome) {
         let words: Vec<&str> = allowed.iter().map(Outcome::as_str).collect();
-        return Err(Refusal::invalid("outcome", format!("a {kind} ends with one of {}; not {}", words.join(", "), input.outcome)));
+        return Err(Refusal::invalid(
+            "outcome",
+            format!("a {kind} ends with one of {}; not {}", words.join(", "), input.outcome),
+        ));
     }
     if choices.is_empty() || !matches!(input.outcome, Outcome::Answered | Outcome::Approved) {
         return Ok(());

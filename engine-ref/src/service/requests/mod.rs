@@ -4,13 +4,14 @@
 //! | --- | --- |
 //! | `form` | limits and vocabularies, told without the store |
 //! | `state` | the state machine, pure |
-//! | `ask` | whom an ask reaches, and may it; the batch |
-//! | `open` | storing a request that is allowed: also for chats that begin with one |
+//! | `ask`, `batch` | whom an ask reaches, and whether it may |
+//! | `open` | storing a request that is allowed |
 //! | `respond` | the decision |
 //! | `close` | cancel, replace, expire, and what every end has in common |
 //! | `project` | what a reader may see |
 
 mod ask;
+mod batch;
 mod close;
 pub(crate) mod form;
 mod open;
@@ -20,7 +21,8 @@ pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ask::{Made, ask, ask_batch, batch_answer, open};
+pub(crate) use ask::{Made, ask, open};
+pub(crate) use batch::{ask_batch, batch_answer};
 pub(crate) use close::{cancel, expire, replace, replacement_answer};
 pub(crate) use project::{View, find, project, show, withdrawn};
 pub(crate) use respond::respond;

@@ -40,33 +40,14 @@ pub(super) struct New {
     pub(super) replaces_id: Option<RequestId>,
 }
 
-impl New {
-    /// A request without deadline and extras.
-    pub(super) fn new(kind: RequestKind, body: impl Into<String>, seats: Vec<Seat>) -> Self {
-        Self {
-            kind,
-            title: String::new(),
-            body: body.into(),
-            choices: Vec::new(),
-            mentions: Vec::new(),
-            blocking: false,
-            group_ask: false,
-            action: None,
-            shared_key: String::new(),
-            expires_at: Timestamp::NEVER,
-            seats,
-            replaces_id: None,
-        }
-    }
-}
-
 /// Stores the request, with its event and a delivery to each agent that is asked.
 pub(super) fn store(tx: &WriteTx<'_>, actor: &Actor, new: New) -> Result<RequestId, Refusal> {
     let Some(first) = new.seats.first() else { return Err(Refusal::internal("a request without an audience")) };
     let id: RequestId = new_id(RequestId::PREFIX);
     let conversation_id = first.conversation_id.clone();
     let sequence = record(tx, actor, &id, &new.seats)?;
-    let New { kind, title, body, choices, mentions, blocking, group_ask, action, shared_key, expires_at, seats, replaces_id } = new;
+    let New { kind, title, body, choices, mentions, blocking, group_ask, action, shared_key, expires_at, seats, replaces_id } =
+        new;
     requests::insert(
         tx,
         &RequestRow {

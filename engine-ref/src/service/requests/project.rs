@@ -8,8 +8,8 @@ use super::state::{Standing, is_due};
 use crate::service::Refusal;
 use crate::service::conversations::{Hidden, Reader};
 use crate::service::limits::{CONVERSATION_WINDOW, MAX_SCAN};
-use crate::store::requests::{self, RequestRow, SeenRow};
 use crate::store::ReadTx;
+use crate::store::requests::{self, RequestRow, SeenRow};
 
 /// Sorts after every id.
 const AFTER_ALL_IDS: &str = "req_~";
@@ -90,7 +90,7 @@ pub(crate) fn in_conversation(
     while scanned < MAX_SCAN {
         let page = requests::page_in_conversation(tx, conversation, reader.id, &before, CONVERSATION_WINDOW)?;
         let Some(oldest) = page.last() else { break };
-        before = oldest.request.id.as_str().to_owned();
+        oldest.request.id.as_str().clone_into(&mut before);
         scanned += CONVERSATION_WINDOW;
         for seen in page {
             let hides = hidden.is(tx, reader, &seen.request.requester_id)?;

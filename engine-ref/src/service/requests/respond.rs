@@ -11,11 +11,7 @@ use crate::service::actor::Actor;
 use crate::store::{ReadTx, WriteTx, principals};
 
 /// Records the decision. It is final; the request must be open and at the version that was read.
-pub(crate) fn respond(
-    tx: &WriteTx<'_>,
-    actor: &Actor,
-    (id, input): &(RequestId, ResponseInput),
-) -> Result<Made, Refusal> {
+pub(crate) fn respond(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(RequestId, ResponseInput)) -> Result<Made, Refusal> {
     let view = project::find(tx, &actor.reader(), id)?.ok_or_else(Refusal::not_found)?;
     must_decide(tx, actor, &view)?;
     let after = view.standing().after(Operation::Respond { version: input.version })?;

@@ -91,7 +91,9 @@ mod tests {
 
     fn fits(operation: Operation, current: i64) -> bool {
         match operation {
-            Operation::Respond { version } | Operation::Cancel { version } | Operation::Supersede { version } => version == current,
+            Operation::Respond { version } | Operation::Cancel { version } | Operation::Supersede { version } => {
+                version == current
+            }
             Operation::Expire => true,
         }
     }

@@ -26,4 +26,4 @@ macro_rules! on_every_store {
         }
     };
 }
-pub(self) use on_every_store;
+use on_every_store;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use beepgrid::{Action, AskBatchInput, AskInput, ErrorCode, Mention, PermissionRule, PrincipalId, RequestKind, RequestState, RuleAction, Timestamp};
+use beepgrid::{
+    Action, AskBatchInput, AskInput, ErrorCode, Mention, PermissionRule, PrincipalId, RequestKind, RequestState, RuleAction,
+    Timestamp,
+};
 
 use super::on_every_store;
 use super::world::{ANA, BEN, BILLING, BUILDER, OLGA, World, ask_of, code, target};
@@ -61,10 +64,8 @@ async fn unseen_is_404_and_seen_without_the_right_is_403(world: World) {
     assert_eq!(code(world.ask(BUILDER, ask_of(BILLING)).await), (ErrorCode::NotFound, "target".into()));
     world.rules(BUILDER, vec![PermissionRule::allow(RuleAction::Message, &target(BILLING))]).await;
     assert_eq!(code(world.ask(BUILDER, ask_of(BILLING)).await).0, ErrorCode::Forbidden);
-    let denied = vec![
-        PermissionRule::allow(RuleAction::Ask, &target(BILLING)),
-        PermissionRule::deny(RuleAction::View, &target(BILLING)),
-    ];
+    let denied =
+        vec![PermissionRule::allow(RuleAction::Ask, &target(BILLING)), PermissionRule::deny(RuleAction::View, &target(BILLING))];
     world.rules(BUILDER, denied).await;
     assert_eq!(code(world.ask(BUILDER, ask_of(BILLING)).await).0, ErrorCode::NotFound);
 }
@@ -74,21 +75,7 @@ async fn disabled_and_gone_targets_are_403(world: World) {
     world.disable(BILLING, true).await;
     assert_eq!(code(world.ask(BUILDER, ask_of(BILLING)).await).0, ErrorCode::Forbidden);
     world.disable(BILLING, false).await;
-    world
-        .tx(|tx| {
-            let row = crate::store::instances::InstanceRow {
-                id: "ins_gone".into(),
-                agent_id: BILLING.into(),
-                name: String::new(),
-                capabilities: Vec::new(),
-                progress: serde_json::Map::new(),
-                created_at: tx.now(),
-                last_seen: tx.now(),
-            };
-            Ok(crate::store::instances::insert(tx, &row)?)
-        })
-        .await
-        .unwrap();
+    world.instance("ins_gone", BILLING, false).await;
     assert_eq!(code(world.ask(BUILDER, ask_of("ins_gone")).await).0, ErrorCode::Forbidden);
 }
 
@@ -191,6 +178,11 @@ async fn batch_is_all_or_nothing_and_names_the_target(world: World) {
     assert_eq!(code(none), (ErrorCode::InvalidRequest, "targets".into()));
     let inner = world.ask_batch(ANA, AskBatchInput::new(vec![target(BEN)], AskInput::new(""))).await;
     assert_eq!(code(inner), (ErrorCode::InvalidRequest, "request.body".into()));
+    world.instance("ins_1", BILLING, true).await;
+    for targets in [[BILLING, "ins_1"], ["ins_1", BILLING]] {
+        let both = world.ask_batch(ANA, AskBatchInput::new(targets.map(target).to_vec(), ask())).await;
+        assert_eq!(code(both), (ErrorCode::InvalidRequest, "targets[1]".into()));
+    }
 }
 
 async fn blocking_is_for_one_agent_that_waits_for_one_agent(world: World) {

@@ -1,8 +1,6 @@
 //! Who decides, once, and what everybody else gets.
 
-use beepgrid::{
-    Action, AskInput, ErrorCode, Outcome, PermissionRule, RequestKind, RequestState, ResponseInput, RuleAction,
-};
+use beepgrid::{Action, AskInput, ErrorCode, Outcome, PermissionRule, RequestKind, RequestState, ResponseInput, RuleAction};
 use serde_json::json;
 
 use super::on_every_store;

@@ -13,6 +13,7 @@ on_every_store!(
     replacement_needs_its_own_approval,
     replacement_keeps_all_but_the_text,
     replacement_asks_who_is_left,
+    replacement_goes_to_the_same_runtime_connection,
     only_the_requester_replaces,
 );
 
@@ -60,7 +61,7 @@ async fn sweeper_closes_what_is_due_exactly_once(world: World) {
     assert!(due().await.unwrap().is_empty());
     world.pass(61);
     let before = world.get(BUILDER, &asked.id).await.unwrap();
-    assert_eq!(due().await.unwrap(), [asked.id.clone()]);
+    assert_eq!(due().await.unwrap(), std::slice::from_ref(&asked.id));
     for closes in [true, false] {
         let id = asked.id.clone();
         assert_eq!(world.tx(move |tx| requests::expire(tx, &id)).await.unwrap(), closes);
@@ -114,6 +115,19 @@ async fn replacement_asks_who_is_left(world: World) {
     world.leave(&chat, BUILDER).await;
     assert_eq!(code(world.replace(BUILDER, &both.replacement.id, 1, "Now?").await).0, ErrorCode::Forbidden);
     assert_eq!(world.cancel(BUILDER, &both.replacement.id, 1).await.unwrap().state, RequestState::Cancelled);
+}
+
+async fn replacement_goes_to_the_same_runtime_connection(world: World) {
+    world.may_ask(BUILDER, &[BILLING]).await;
+    world.instance("ins_1", BILLING, true).await;
+    let asked = world.ask(BUILDER, ask_of("ins_1")).await.unwrap();
+    let to_it = |state: &str| (BILLING.to_owned(), "request".to_owned(), Some("ins_1".to_owned()), state.to_owned());
+    assert_eq!(world.deliveries(&asked.id).await, [to_it("ready")]);
+    let both = world.replace(BUILDER, &asked.id, 1, "Anew").await.unwrap();
+    assert_eq!(world.deliveries(&both.replacement.id).await, [to_it("ready")]);
+    let gone = "UPDATE credentials SET revoked = TRUE WHERE instance_id = 'ins_1'";
+    world.tx(move |tx| Ok(tx.execute(gone, &[])?)).await.unwrap();
+    assert_eq!(code(world.replace(BUILDER, &both.replacement.id, 1, "Again").await).0, ErrorCode::Forbidden);
 }
 
 async fn only_the_requester_replaces(world: World) {

@@ -1,8 +1,7 @@
 //! What each reader sees.
 
 use beepgrid::{
-    Action, AskInput, ErrorCode, Outcome, PermissionRule, Request, RequestKind, RequestState, ResponseInput,
-    RuleAction,
+    Action, AskInput, ErrorCode, Outcome, PermissionRule, Request, RequestKind, RequestState, ResponseInput, RuleAction,
 };
 
 use super::on_every_store;

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use beepgrid::{
     AskBatchInput, AskBatchItem, AskInput, CancelInput, ConversationId, CredentialId, CredentialKind, ErrorCode, GroupPurpose,
-    InstanceId, PermissionRule, PrincipalId, PrincipalKind, ReplaceRequestInput, ReplacedRequest, Request, RequestId, ResponseInput,
-    RuleAction, Target, TargetKind, Timestamp,
+    InstanceId, PermissionRule, PrincipalId, PrincipalKind, ReplaceRequestInput, ReplacedRequest, Request, RequestId,
+    ResponseInput, RuleAction, Target, TargetKind, Timestamp,
 };
 
 use crate::clock::Clock;
+use crate::service::Refusal;
 use crate::service::actor::{Actor, ActorCredential};
 use crate::service::permissions::{Rules, RulesCache};
 use crate::service::requests;
-use crate::service::Refusal;
 use crate::store::conversations::{self, ConversationRow};
 use crate::store::groups::{self, GroupRow};
+use crate::store::instances::{self, InstanceRow};
 use crate::store::policies::{self, PolicyRow};
 use crate::store::principals::{self, PrincipalRow};
 use crate::store::{Database, ReadTx, Store, StoreConfig, WriteTx};
@@ -30,8 +31,8 @@ pub(super) struct World {
     pub(super) store: Store,
     pub(super) clock: Clock,
     cache: RulesCache,
-    #[cfg(feature = "postgres")]
-    _database: Option<crate::testing::postgres::Database>,
+    #[expect(dead_code, reason = "holds the schema until the test is over")]
+    keep: Box<dyn Send + Sync>,
 }
 
 /// The target with this id.
@@ -64,28 +65,20 @@ pub(super) fn code<T: std::fmt::Debug>(result: Result<T, Refusal>) -> (ErrorCode
 
 impl World {
     pub(super) async fn in_memory() -> Self {
-        Self::open(Database::Memory).await
+        Self::open(Database::Memory, Box::new(())).await
     }
 
     #[cfg(feature = "postgres")]
     pub(super) async fn on_postgres() -> Option<Self> {
         let database = tokio::task::spawn_blocking(crate::testing::postgres::database_or_skip).await.unwrap()?;
         let (url, schema) = (database.url().to_owned(), database.schema().to_owned());
-        let mut world = Self::open(Database::Postgres { url, schema }).await;
-        world._database = Some(database);
-        Some(world)
+        Some(Self::open(Database::Postgres { url, schema }, Box::new(database)).await)
     }
 
-    async fn open(database: Database) -> Self {
+    async fn open(database: Database, keep: Box<dyn Send + Sync>) -> Self {
         let clock = Clock::manual("2026-12-01T08:00:00Z".parse().unwrap());
         let store = Store::open(StoreConfig::new(database), clock.clone()).await.unwrap();
-        let world = Self {
-            store,
-            clock,
-            cache: RulesCache::default(),
-            #[cfg(feature = "postgres")]
-            _database: None,
-        };
+        let world = Self { store, clock, cache: RulesCache::default(), keep };
         world.tx(|tx| EVERYBODY.iter().try_for_each(|id| insert(tx, id))).await.unwrap();
         world
     }
@@ -160,6 +153,32 @@ impl World {
         self.tx(move |tx| {
             let row = principals::by_id(tx, id)?.ok_or_else(Refusal::not_found)?;
             Ok(principals::update(tx, &PrincipalRow { disabled, ..row })?)
+        })
+        .await
+        .unwrap();
+    }
+
+    /// A runtime connection of an agent, with a credential that works or without any.
+    pub(super) async fn instance(&self, id: &'static str, agent: &'static str, live: bool) {
+        self.tx(move |tx| {
+            let row = InstanceRow {
+                id: id.into(),
+                agent_id: agent.into(),
+                name: String::new(),
+                capabilities: Vec::new(),
+                progress: serde_json::Map::new(),
+                created_at: tx.now(),
+                last_seen: tx.now(),
+            };
+            instances::insert(tx, &row)?;
+            if live {
+                tx.execute(
+                    "INSERT INTO credentials (id, principal_id, instance_id, kind, name, prefix, digest, token_hint, created_at, version, revoked)
+                     VALUES (:id, :agent, :id, 'worker', '', '', :digest, '', :now, 1, FALSE)",
+                    &[("id", &id), ("agent", &agent), ("digest", &id.as_bytes()), ("now", &tx.now())],
+                )?;
+            }
+            Ok(())
         })
         .await
         .unwrap();
