@@ -23,6 +23,7 @@ macro_rules! setters {
     )+};
 }
 
+mod access;
 mod chats;
 mod setup;
 mod executions;
@@ -36,6 +37,7 @@ mod time;
 mod vocabulary;
 mod workers;
 
+pub use access::*;
 pub use chats::*;
 pub use setup::*;
 pub use executions::*;

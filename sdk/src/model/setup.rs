@@ -233,3 +233,84 @@ pub struct RevokeResult {
     /// Always true.
     pub revoked: bool,
 }
+
+/// Edits a credential's metadata; what is absent stays. Nobody lets it do or last more than the own one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CredentialEdit {
+    /// Takes its end away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_expires: bool,
+    /// [`Credential::version`] as last read.
+    pub version: i64,
+    /// A label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// A ceiling; empty is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Vec<Permission>>,
+    /// Takes the ceiling away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clear_permissions: bool,
+}
+
+impl CredentialEdit {
+    /// An edit of what was read at `version`.
+    pub fn new(version: i64) -> Self {
+        Self { never_expires: false, version, name: None, expires_at: None, permissions: None, clear_permissions: false }
+    }
+
+    setters! {
+        /// Whether it never ends.
+        never_expires: bool => never_expires;
+        /// A label.
+        name: impl Into<String> => Some(name.into());
+        /// When it ends.
+        expires_at: Timestamp => Some(expires_at);
+        /// The ceiling.
+        permissions: Vec<Permission> => Some(permissions);
+        /// Whether the ceiling goes.
+        clear_permissions: bool => clear_permissions;
+    }
+}
+
+/// Replaces a credential's token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RotateInput {
+    /// [`Credential::version`] as last read.
+    pub version: i64,
+    /// How long the token before still works, 0 to 86,400; 3,600 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_seconds: Option<i64>,
+}
+
+impl RotateInput {
+    /// Rotates what was read at `version`, with an overlap of an hour.
+    pub fn new(version: i64) -> Self {
+        Self { version, overlap_seconds: None }
+    }
+
+    setters! {
+        /// How long the token before still works.
+        overlap_seconds: i64 => Some(overlap_seconds);
+    }
+}
+
+/// A rotated credential. `Debug` does not show the token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialReplacement {
+    /// The new bearer token, shown only here.
+    pub token: String,
+    /// The credential as it stands now.
+    pub credential: Credential,
+}
+
+impl std::fmt::Debug for CredentialReplacement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CredentialReplacement").field("credential", &self.credential).finish_non_exhaustive()
+    }
+}
