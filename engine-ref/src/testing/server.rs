@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -15,14 +15,17 @@ use super::postgres::NotAvailable;
 const PATIENCE: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 5;
 
-/// Runs the server, and ends it and its files when the pipe closes: on a clean exit, a panic and a SIGKILL alike.
+/// Starts the server when it is told to, and ends it and its files when the pipe closes: on a clean exit, a panic and a SIGKILL
+/// alike, also before the server runs.
 const WATCHDOG: &str = r#"
 folder=$1; shift
-"$@" </dev/null >"$folder/log" 2>&1 &
-server=$!
-while read -r _; do :; done
-kill -QUIT "$server" 2>/dev/null
-wait "$server"
+if read -r _; then
+    "$@" </dev/null >"$folder/log" 2>&1 &
+    server=$!
+    while read -r _; do :; done
+    kill -QUIT "$server" 2>/dev/null
+    wait "$server"
+fi
 rm -rf "$folder"
 "#;
 
@@ -31,7 +34,7 @@ rm -rf "$folder"
 pub(super) struct Server {
     url: String,
     /// Its input pipe stays open as long as this process lives.
-    _watchdog: Child,
+    watchdog: Child,
 }
 
 /// The user that runs the server: PostgreSQL refuses root.
@@ -64,12 +67,8 @@ impl Server {
         if let Some(account) = account {
             chown(folder.path(), Some(account.uid), Some(account.gid)).map_err(failed("a folder"))?;
         }
-        let data = folder.path().join("data");
-        initialise(programs, account, &data)?;
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed("a port"))?.port();
-        // From here on the watchdog removes the folder.
-        let folder = folder.keep();
-        let mut server = vec![programs.join("postgres").into_os_string(), "-D".into(), data.into_os_string()];
+        let data = folder.path().join("data");
         let settings = [
             "listen_addresses=127.0.0.1".to_owned(),
             format!("port={port}"),
@@ -80,14 +79,20 @@ impl Server {
             "shared_buffers=32MB".to_owned(),
             "log_min_messages=warning".to_owned(),
         ];
-        server.extend(settings.iter().flat_map(|setting| ["-c".into(), setting.into()]));
+        let mut command = vec![programs.join("postgres").into_os_string(), "-D".into(), data.clone().into_os_string()];
+        command.extend(settings.iter().flat_map(|setting| ["-c".into(), setting.into()]));
         let mut watchdog = Command::new("sh");
-        watchdog.args(["-c", WATCHDOG, "watchdog"]).arg(&folder).args(as_account(account, server));
+        watchdog.args(["-c", WATCHDOG, "watchdog"]).arg(folder.path()).args(as_account(account, command));
         watchdog.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A Ctrl-C meant for the tests would end the watchdog before its work.
         let watchdog = watchdog.process_group(0).spawn().map_err(failed("sh"))?;
         let url = format!("postgresql://beepgrid@127.0.0.1:{port}/postgres");
-        let mut server = Self { url, _watchdog: watchdog };
+        let mut server = Self { url, watchdog };
+        // From here on the watchdog removes the folder.
+        let folder = folder.keep();
+        initialise(programs, account, &data)?;
+        let go = server.watchdog.stdin.as_mut().map(|pipe| pipe.write_all(b"go\n"));
+        go.transpose().map_err(failed("sh"))?;
         server.wait_until_ready(&folder.join("log"))?;
         Ok(server)
     }
