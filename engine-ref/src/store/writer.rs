@@ -137,9 +137,9 @@ impl Writer {
             {
                 // It was not begun, so it may go with the next batch; but the first goes now, or a batch might never end.
                 if done.is_empty() {
-                    done.push(piece)
+                    done.push(piece);
                 } else {
-                    self.waiting.push_front(piece)
+                    self.waiting.push_front(piece);
                 }
                 return Err(error);
             }
