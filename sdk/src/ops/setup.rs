@@ -4,7 +4,7 @@ use super::limits;
 use crate::call::Call;
 use crate::client::Client;
 use crate::model::{
-    Credential, CredentialId, CredentialInput, EnrollInput, IssuedCredential, JsonMap, Me, RevokeInput, Session, Workspace,
+    Credential, CredentialEdit, CredentialId, CredentialInput, CredentialReplacement, EnrollInput, IssuedCredential, JsonMap, Me, RevokeInput, RotateInput, Session, Workspace,
 };
 use crate::ops;
 
@@ -90,6 +90,45 @@ impl Client {
     /// ```
     pub fn create_credential(&self, input: CredentialInput) -> Call<IssuedCredential> {
         Call::new(self, &ops::CREATE_CREDENTIAL, &[]).json(&input)
+    }
+
+    /// Edits a credential's name, end or ceiling, at the version last read.
+    ///
+    /// # Errors
+    /// `version_conflict` if it changed since, `forbidden` for one that can do more or lasts longer than the caller's own.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(owner: beepgrid::Client, credential: beepgrid::Credential) -> Result<(), beepgrid::Error> {
+    /// use beepgrid::CredentialEdit;
+    ///
+    /// owner.edit_credential(&credential.id, CredentialEdit::new(credential.version).name("Nightly build")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn edit_credential(&self, id: &CredentialId, input: CredentialEdit) -> Call<Credential> {
+        Call::new(self, &ops::EDIT_CREDENTIAL, &[id.as_str()]).json(&input)
+    }
+
+    /// Gives a credential a new token, shown only here; id and instance stay. The token before works for the overlap.
+    ///
+    /// Sent once: when the answer is lost, the token before still works for the overlap, and another rotation succeeds.
+    ///
+    /// # Errors
+    /// `version_conflict` if somebody else rotated it first.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(owner: beepgrid::Client, credential: beepgrid::Credential) -> Result<(), beepgrid::Error> {
+    /// use beepgrid::RotateInput;
+    ///
+    /// let fresh = owner.rotate_credential(&credential.id, RotateInput::new(credential.version).overlap_seconds(600)).await?;
+    /// beepgrid::save_token(".local/worker-token", fresh.token)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rotate_credential(&self, id: &CredentialId, input: RotateInput) -> Call<CredentialReplacement> {
+        Call::new(self, &ops::ROTATE_CREDENTIAL, &[id.as_str()]).json(&input)
     }
 
     /// Ends a credential at once, on request with the workers that it enrolled.
