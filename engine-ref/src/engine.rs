@@ -41,6 +41,9 @@ pub enum EngineError {
     /// A setting is wrong; the text names it.
     #[error("{0}")]
     Setting(String),
+    /// The workspace has no owner, and [`EngineBuilder::create_owner`] forbade to make one.
+    #[error("the workspace has no owner")]
+    NoOwner,
 }
 
 impl From<StoreError> for EngineError {
@@ -60,6 +63,7 @@ pub struct EngineBuilder {
     settings: Settings,
     owner_name: String,
     owner_token: Option<SecretString>,
+    create_owner: bool,
     secret_key: Option<[u8; 32]>,
     hooks: Hooks,
 }
@@ -78,6 +82,7 @@ impl EngineBuilder {
             },
             owner_name: "Owner".to_owned(),
             owner_token: None,
+            create_owner: true,
             secret_key: None,
             hooks: Hooks::default(),
         }
@@ -138,6 +143,12 @@ impl EngineBuilder {
         self
     }
 
+    /// Whether a workspace without an owner gets one; on by default. Otherwise it is refused with [`EngineError::NoOwner`].
+    pub fn create_owner(mut self, create: bool) -> Self {
+        self.create_owner = create;
+        self
+    }
+
     /// The secret that authenticates cursors; the same for every engine of a workspace. A fresh one when unset.
     pub fn secret_key(mut self, key: [u8; 32]) -> Self {
         self.secret_key = Some(key);
@@ -187,15 +198,36 @@ impl EngineBuilder {
         let config = StoreConfig { migrate: self.migrate, hooks: self.hooks, ..StoreConfig::new(self.database) };
         let store = Store::open(config, self.clock.clone()).await?;
         let core = Core::new(store.clone(), self.clock, settings);
-        let (name, secret) = (self.owner_name, token.clone());
-        let made = store
-            .write(move |tx| setup::bootstrap(tx, &name, secret.expose_secret()))
-            .await
-            .map_err(|refusal| EngineError::Store(format!("the owner can't be made: {refusal:?}")))?;
+        let made = match self.create_owner {
+            true => make_owner(&store, self.owner_name, token.clone()).await,
+            false => check_owner(&store).await.map(|()| false),
+        };
+        let made = match made {
+            Ok(made) => made,
+            Err(error) => {
+                // The lock on the file is given back before the caller can try again.
+                store.close().await;
+                return Err(error);
+            }
+        };
         if given && !made {
             tracing::warn!("the workspace has an owner already; the bootstrap token was ignored");
         }
         Ok(Engine::serve(core, listener, address, token, made))
+    }
+}
+
+/// Makes the owner of a new workspace; `false` when there is one.
+async fn make_owner(store: &Store, name: String, token: SecretString) -> Result<bool, EngineError> {
+    let made = store.write(move |tx| setup::bootstrap(tx, &name, token.expose_secret())).await;
+    made.map_err(|refusal| EngineError::Store(format!("the owner can't be made: {refusal:?}")))
+}
+
+async fn check_owner(store: &Store) -> Result<(), EngineError> {
+    match store.read(|tx| setup::has_owner(tx)).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(EngineError::NoOwner),
+        Err(refusal) => Err(EngineError::Store(format!("the owner can't be looked up: {refusal:?}"))),
     }
 }
 

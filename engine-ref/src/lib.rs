@@ -13,13 +13,15 @@
 
 mod background;
 mod clock;
+#[cfg(feature = "cli")]
+pub mod config;
 mod core;
 mod engine;
 mod http;
 mod service;
 mod signals;
 mod store;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use self::clock::Clock;

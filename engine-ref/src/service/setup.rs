@@ -188,9 +188,14 @@ fn updated(tx: &WriteTx<'_>, actor: &Actor, id: &PrincipalId) -> Result<(), Refu
     .map(drop)
 }
 
+/// Whether the workspace has its owner already.
+pub(crate) fn has_owner(tx: &ReadTx<'_>) -> Result<bool, Refusal> {
+    Ok(principals::by_external_id(tx, "person", "owner")?.is_some() || principals::live_operators(tx)? > 0)
+}
+
 /// Makes the owner of a new workspace, with this token. Returns whether there was none before.
 pub(crate) fn bootstrap(tx: &WriteTx<'_>, name: &str, token: &str) -> Result<bool, Refusal> {
-    if principals::by_external_id(tx, "person", "owner")?.is_some() || principals::live_operators(tx)? > 0 {
+    if has_owner(tx)? {
         return Ok(false);
     }
     let now = tx.now();
