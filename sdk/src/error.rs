@@ -35,6 +35,7 @@ struct Inner {
     operation: &'static str,
     key: Option<Key>,
     outcome_unknown: bool,
+    position: Option<i64>,
     cause: Cause,
 }
 
@@ -56,7 +57,7 @@ pub enum ErrorKind {
     Configuration,
     /// The answer was a redirect. It is not followed, because the token belongs to one address.
     Redirect,
-    /// A handler given to `run` failed; its error is the source.
+    /// A handler given to `run` or `handle_events` failed; its error is the source.
     Handler,
 }
 
@@ -110,6 +111,10 @@ pub(crate) enum DecodeFault {
     Secret { line: usize, column: usize },
     #[error("larger than {limit} bytes")]
     TooLarge { limit: u64 },
+    #[error("not UTF-8")]
+    NotUtf8,
+    #[error("not an event stream")]
+    NotAStream,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -135,7 +140,7 @@ pub(crate) enum ConfigurationFault {
 
 impl Error {
     pub(crate) fn new(operation: &'static str, key: Option<Key>, outcome_unknown: bool, cause: Cause) -> Self {
-        Self(Box::new(Inner { operation, key, outcome_unknown, cause }))
+        Self(Box::new(Inner { operation, key, outcome_unknown, position: None, cause }))
     }
 
     pub(crate) fn configuration(operation: &'static str, fault: ConfigurationFault) -> Self {
@@ -144,6 +149,12 @@ impl Error {
 
     pub(crate) fn handler(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
         Self::new("run", None, false, Cause::Handler(error))
+    }
+
+    /// The same error, with the position of the event stream that it ended or interrupted.
+    pub(crate) fn at_position(mut self, position: i64) -> Self {
+        self.0.position = Some(position);
+        self
     }
 
     /// The kind of failure.
@@ -198,6 +209,12 @@ impl Error {
     /// The key that went with the write, made by the call if the caller gave none.
     pub fn key(&self) -> Option<&Key> {
         self.0.key.as_ref()
+    }
+
+    /// For errors of an event stream: the sequence up to which everything was handed over, and handled where there is a handler.
+    /// Resume with it as [`EventOptions::after`](crate::EventOptions::after).
+    pub fn position(&self) -> Option<i64> {
+        self.0.position
     }
 
     /// Whether trying again later may help: transport faults, deadlines, 5xx, 408, 425 and 429.
@@ -263,6 +280,7 @@ impl fmt::Debug for Error {
             .field("operation", &self.0.operation)
             .field("key", &self.0.key)
             .field("outcome_unknown", &self.0.outcome_unknown)
+            .field("position", &self.0.position)
             .field("cause", &self.0.cause)
             .finish()
     }

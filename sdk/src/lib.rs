@@ -36,6 +36,8 @@ mod credentials;
 #[cfg(feature = "client")]
 mod error;
 #[cfg(feature = "client")]
+mod feed;
+#[cfg(feature = "client")]
 mod key;
 #[cfg(feature = "client")]
 pub mod ops;
@@ -43,6 +45,8 @@ pub mod ops;
 mod retry;
 #[cfg(feature = "client")]
 mod retry_after;
+#[cfg(feature = "client")]
+mod sse;
 #[cfg(feature = "client")]
 mod transport;
 #[cfg(feature = "client")]
@@ -58,6 +62,8 @@ pub use client::{Client, ClientBuilder};
 pub use credentials::{read_token, save_token};
 #[cfg(feature = "client")]
 pub use error::{ApiError, Error, ErrorKind, InvalidInput};
+#[cfg(feature = "client")]
+pub use feed::EventStream;
 #[cfg(feature = "client")]
 pub use key::{Key, KeyError};
 #[cfg(feature = "client")]

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use reqwest::redirect::Policy;
 use reqwest::{Response, Url};
 use serde::Deserialize;
@@ -92,7 +92,25 @@ async fn attempts(client: &Client, out: &Outgoing, reached: &Reached) -> Result<
 }
 
 async fn attempt(client: &Client, out: &Outgoing) -> Result<Bytes, Cause> {
-    let request = build(client, out)?;
+    let response = respond(client, build(client, out)?).await?;
+    read(response, client.settings().max_response_bytes).await
+}
+
+/// The body of a stream, as it comes. Sent once; the call's timeout is for the head of the answer alone.
+pub(crate) async fn open(client: &Client, out: &Outgoing, media_type: &'static str) -> Result<Response, Error> {
+    let opened = async {
+        let mut request = build(client, out)?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(media_type));
+        let response = respond(client, request).await?;
+        let given = text(response.headers(), &CONTENT_TYPE).and_then(|given| given.split(';').next()).unwrap_or_default();
+        if given.trim().eq_ignore_ascii_case(media_type) { Ok(response) } else { Err(Cause::Decode(DecodeFault::NotAStream)) }
+    };
+    let opened = tokio::time::timeout(out.timeout, opened).await.unwrap_or(Err(Cause::Deadline(out.timeout)));
+    opened.map_err(|cause| Error::new(out.operation.name, None, false, cause))
+}
+
+/// The head of a successful answer.
+async fn respond(client: &Client, request: reqwest::Request) -> Result<Response, Cause> {
     let response = client.http().execute(request).await.map_err(|error| {
         let error = error.without_url();
         if error.is_connect() { Cause::Connect(error) } else { Cause::Transport(error) }
@@ -104,7 +122,7 @@ async fn attempt(client: &Client, out: &Outgoing) -> Result<Bytes, Cause> {
     if !status.is_success() {
         return Err(Cause::Api(api_error(response).await));
     }
-    read(response, client.settings().max_response_bytes).await
+    Ok(response)
 }
 
 /// The request as HTTP. Pure, and the same for every attempt.

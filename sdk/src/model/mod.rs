@@ -26,6 +26,7 @@ macro_rules! setters {
 mod access;
 mod chats;
 mod setup;
+mod events;
 mod executions;
 mod files;
 mod identity;
@@ -40,6 +41,7 @@ mod workers;
 pub use access::*;
 pub use chats::*;
 pub use setup::*;
+pub use events::*;
 pub use executions::*;
 pub use files::*;
 pub use identity::*;

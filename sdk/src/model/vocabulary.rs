@@ -119,6 +119,51 @@ vocabulary! {
         /// A task was refused.
         Rejected = "rejected",
     }
+    /// What an event tells of.
+    EventKind {
+        /// A message was stored.
+        MessageCreated = "message.created",
+        /// Somebody was asked.
+        RequestCreated = "request.created",
+        /// A request was decided.
+        RequestResolved = "request.resolved",
+        /// A request was withdrawn.
+        RequestCancelled = "request.cancelled",
+        /// A request's time ran out.
+        RequestExpired = "request.expired",
+        /// A request was replaced or retired.
+        RequestSuperseded = "request.superseded",
+        /// Something else about a request changed.
+        RequestUpdated = "request.updated",
+        /// A conversation was opened.
+        ConversationCreated = "conversation.created",
+        /// A conversation's title changed.
+        ConversationUpdated = "conversation.updated",
+        /// Somebody joined a chat.
+        MemberAdded = "conversation.member_added",
+        /// Somebody left a chat or was removed; the removed one's last event of it.
+        MemberRemoved = "conversation.member_removed",
+        /// A file was added.
+        AttachmentCreated = "attachment.created",
+        /// A bound action may be executed.
+        ExecutionAuthorized = "execution.authorized",
+        /// An execution was reported on.
+        ExecutionUpdated = "execution.updated",
+        /// An answer became reusable.
+        AnswerPublished = "answer.published",
+        /// An answer is reusable no longer.
+        AnswerInvalidated = "answer.invalidated",
+        /// A delivery was parked or requeued.
+        DeliveryUpdated = "delivery.updated",
+        /// A plan was made.
+        PlanCreated = "plan.created",
+        /// A plan's messages were sent.
+        PlanDispatched = "plan.dispatched",
+        /// A plan was summed up.
+        PlanSummarized = "plan.summarized",
+        /// A person, agent or service was made or changed.
+        IdentityUpdated = "identity.updated",
+    }
     /// What a delivery carries.
     DeliveryKind {
         /// A message to read.

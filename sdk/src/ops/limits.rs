@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use crate::error::InvalidInput;
 use crate::model::{
-    AskBatchInput, AskInput, ChatMembershipInput, JsonMap, MAX_ANSWER_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES,
-    MAX_CHOICES, MAX_MENTIONS, MAX_METADATA_BYTES, MAX_TITLE_CHARS, MembershipOperation, Mention, ReplaceRequestInput,
+    AskBatchInput, AskInput, ChatMembershipInput, EventOptions, JsonMap, MAX_ANSWER_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES,
+    MAX_CHOICES, MAX_EVENT_PAGE, MAX_MENTIONS, MAX_METADATA_BYTES, MAX_TITLE_CHARS, MembershipOperation, Mention, ReplaceRequestInput,
     ResponseInput, SendBatchInput, SendInput, StartChatInput, Target, TargetKind,
 };
 
@@ -228,3 +228,10 @@ fn json(field: &str, value: &impl serde::Serialize, limit: usize) -> Checked {
         Err(_) => refuse(field, "can't be written as JSON"),
     }
 }
+
+/// A page of events.
+pub(super) fn events(options: &EventOptions) -> Checked {
+    within("after", options.after, 0..=i64::MAX)?;
+    options.limit.map_or(Ok(()), |limit| within("limit", limit, 1..=MAX_EVENT_PAGE))
+}
+

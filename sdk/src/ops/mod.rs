@@ -9,6 +9,7 @@
 
 mod access;
 mod chats;
+mod events;
 mod identity;
 mod limits;
 mod messages;
@@ -203,6 +204,9 @@ operations! {
     EXTEND: "extend", Workers, Post "/api/v1/inbox/{id}/extend", Once, 200;
     RELEASE: "release", Workers, Post "/api/v1/inbox/{id}/release", Once, 200;
     HEARTBEAT: "heartbeat", Workers, Post "/api/v1/heartbeat", Once, 200;
+
+    LIST_EVENTS: "list_events", Events, Get "/api/v1/events", Read, 200;
+    EVENTS: "events", Events, Get "/api/v1/events", Read, 200;
 
     CREATE_PERSON: "create_person", Identity, Post "/api/v1/people", Keyed, 201;
     EDIT_PERSON: "edit_person", Identity, Patch "/api/v1/people/{id}", Keyed, 200;

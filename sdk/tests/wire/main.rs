@@ -3,6 +3,7 @@
 
 mod answers;
 mod attempts;
+mod events;
 mod logs;
 mod peer;
 mod redirects;
