@@ -81,7 +81,8 @@ async fn a_wildcard_means_all_of_that_kind(w: World) {
 async fn a_matching_deny_wins_wherever_it_comes_from(w: World) {
     let to = w.hidden.target();
     // Allowed by the policy, denied by a role.
-    w.policy(&w.bob.target(), vec![allow("message", target("agent", "*"))]).await;
+    let any = target("agent", "*");
+    w.policy(&w.bob.target(), vec![allow("view", any.clone()), allow("message", any)]).await;
     let role = w.owner.api.post("/roles", json!({"name": "No", "rules": [deny("message", to.clone())]})).await.created();
     let bind = json!({"role_id": role.id(), "subject_kind": "principal", "subject_id": w.bob.id});
     let binding = w.owner.api.post("/role-bindings", bind).await.created();
@@ -92,7 +93,8 @@ async fn a_matching_deny_wins_wherever_it_comes_from(w: World) {
     send(&w.bob.api, &to).await.created();
     // Allowed one by one, denied by a group that the target is in.
     let group = w.group("Quiet", &[&w.hidden.id]).await;
-    w.policy(&w.bob.target(), vec![allow("message", to.clone()), deny("message", target("group", &group))]).await;
+    let rules = vec![allow("view", to.clone()), allow("message", to.clone()), deny("message", target("group", &group))];
+    w.policy(&w.bob.target(), rules).await;
     send(&w.bob.api, &to).await.forbidden();
 }
 
@@ -224,7 +226,7 @@ async fn a_hidden_author_is_hidden_in_history(w: World) {
     assert!(!seen.text.contains("from builder") && !seen.text.contains(&message), "{}", seen.text);
     w.ann.api.get(&format!("/requests/{asked}")).await.not_found();
     assert_eq!(w.bodies(&w.builder.api, &conversation).await, ["from builder", "from ann"]);
-    w.policy(&w.ann.target(), contacts(&[w.builder.target()])).await;
+    w.policy(&w.ann.target(), contacts(&[w.builder.target(), w.billing.target()])).await;
     assert_eq!(w.bodies(&w.ann.api, &conversation).await, ["from builder", "from ann"]);
     // Neither does it reach an agent's inbox.
     w.send(&w.ann.api, &w.billing.target(), "hidden").await;

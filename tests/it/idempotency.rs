@@ -258,7 +258,7 @@ async fn replace_needs_a_key(w: World) {
     let body = json!({"version": 1, "body": "r"});
     w.builder.api.post(&path, body.clone()).await.refused(400, "invalid_request");
     assert_eq!(w.builder.api.get(&format!("/requests/{asked}")).await.ok()["state"], "open");
-    let replaced = w.builder.api.post(&path, body).key("k").await.ok();
+    let replaced = w.builder.api.post(&path, body).key("k").await.created();
     assert_eq!(replaced["previous"]["state"], "superseded");
 }
 

@@ -21,9 +21,10 @@ on_both_stores!(
 async fn token_comes_before_form(w: World) {
     let nobody = w.owner.api.nobody();
     nobody.post("/people", json!({})).await.refused(401, "unauthorized");
-    nobody.call(Method::POST, "/people").text(vec![b'x'; 5 * 1024 * 1024]).attempt().await.map_or((), |answer| {
+    // The connection may end before all of it is written.
+    if let Ok(answer) = nobody.call(Method::POST, "/people").text(vec![b'x'; 5 * 1024 * 1024]).attempt().await {
         answer.refused(401, "unauthorized");
-    });
+    }
 }
 
 async fn form_comes_before_the_ceiling(w: World) {

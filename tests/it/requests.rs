@@ -324,7 +324,7 @@ async fn nothing_follows_a_final_state(w: World) {
             "cancel" => drop(cancel(&w.builder.api, &asked, 1).await.ok()),
             "replace" => {
                 let body = json!({"version": 1, "body": "r"});
-                w.builder.api.post(&format!("/requests/{asked}/replace"), body).key(how).await.ok();
+                w.builder.api.post(&format!("/requests/{asked}/replace"), body).key(how).await.created();
             }
             _ => w.advance(60),
         }
@@ -344,7 +344,7 @@ async fn a_replacement_needs_its_own_answer(w: World) {
     let shown = w.billing.lease_one().await;
     w.billing.ack(&shown).await;
     let path = format!("/requests/{}/replace", first.id());
-    let replaced = w.builder.api.post(&path, json!({"version": 1, "body": "delete Y?"})).key("k").await.ok();
+    let replaced = w.builder.api.post(&path, json!({"version": 1, "body": "delete Y?"})).key("k").await.created();
     let (previous, replacement) = (&replaced["previous"], &replaced["replacement"]);
     assert_eq!((previous.id(), previous["state"].as_str(), previous.n("version")), (first.id(), Some("superseded"), 2));
     assert_eq!(previous["closed_by"], json!(w.builder.id));
@@ -373,7 +373,7 @@ async fn replacing_keeps_the_audience_that_is_left(w: World) {
     w.ann.api.post(&membership, json!({"operation": "remove", "version": 1, "members": [w.billing.id]})).await.ok();
     w.ann.api.post(&membership, json!({"operation": "add", "version": 2, "members": [w.hidden.id], "share_history": true})).await.ok();
     let path = format!("/requests/{}/replace", asked.id());
-    let replaced = w.ann.api.post(&path, json!({"version": 1, "body": "r"})).key("k").await.ok();
+    let replaced = w.ann.api.post(&path, json!({"version": 1, "body": "r"})).key("k").await.created();
     assert_eq!(replaced["replacement"]["recipient_ids"], json!([w.builder.id]));
 }
 
@@ -385,6 +385,7 @@ async fn only_the_requester_replaces(w: World) {
     replace(&w.bob.api, "c").await.not_found();
     let empty = json!({"version": 1, "body": ""});
     w.builder.api.post(&format!("/requests/{asked}/replace"), empty).key("d").await.invalid("body");
+    replace(&w.builder.api, "d").await.created();
     replace(&w.builder.api, "d").await.ok();
 }
 

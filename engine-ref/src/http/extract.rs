@@ -1,9 +1,9 @@
 //! Extractors that answer with our error shape: strict JSON bodies, queries, keys, paths.
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -40,28 +40,27 @@ impl<T: DeserializeOwned> FromRequest<Core> for Input<T> {
     }
 }
 
-async fn read_body(request: Request) -> Result<Bytes, Refusal> {
-    let too_large = || Refusal::TooLarge { message: format!("a JSON request may have at most {MAX_REQUEST_BYTES} bytes") };
-    let declared = axum::body::HttpBody::size_hint(request.body()).lower();
-    if declared > MAX_REQUEST_BYTES as u64 {
-        return Err(too_large());
-    }
-    match axum::body::to_bytes(request.into_body(), MAX_REQUEST_BYTES).await {
-        Ok(bytes) => Ok(bytes),
-        Err(error) if is_length_limit(&error) => Err(too_large()),
-        Err(_) => Err(Refusal::invalid("", "the body broke off")),
-    }
-}
-
-fn is_length_limit(error: &axum::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.is::<http_body_util::LengthLimitError>() {
-            return true;
+/// The whole body. One that is too large is read on and thrown away up to twice the limit: a client that is still sending hears why
+/// it is refused, instead of finding the connection closed.
+async fn read_body(request: Request) -> Result<Vec<u8>, Refusal> {
+    let mut body = request.into_body();
+    let (mut bytes, mut seen) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Refusal::invalid("", "the body broke off"))?;
+        let Some(data) = frame.data_ref() else { continue };
+        seen += data.len();
+        if seen <= MAX_REQUEST_BYTES {
+            bytes.extend_from_slice(data);
+        } else if seen <= 2 * MAX_REQUEST_BYTES {
+            bytes = Vec::new();
+        } else {
+            break;
         }
-        cause = error.source();
     }
-    false
+    if seen > MAX_REQUEST_BYTES {
+        return Err(Refusal::TooLarge { message: format!("a JSON request may have at most {MAX_REQUEST_BYTES} bytes") });
+    }
+    Ok(bytes)
 }
 
 fn is_json(media_type: &[u8]) -> bool {
@@ -90,6 +89,7 @@ fn parse<T: DeserializeOwned>(mut value: Value) -> Result<T, Refusal> {
         return Err(Refusal::invalid("", "the body has to be a JSON object"));
     }
     strip_empty(&mut value);
+    refuse_negative(&value, "")?;
     let mut unknown = None;
     let mut note = |path: serde_ignored::Path<'_>| {
         unknown.get_or_insert_with(|| path.to_string());
@@ -102,6 +102,23 @@ fn parse<T: DeserializeOwned>(mut value: Value) -> Result<T, Refusal> {
     match unknown {
         None => Ok(parsed),
         Some(path) => Err(Refusal::invalid(path.replace(".?", ""), "there is no such field")),
+    }
+}
+
+/// Refuses numbers below zero: no number that the engine itself reads has such values. The application's own JSON may.
+fn refuse_negative(value: &Value, place: &str) -> Result<(), Refusal> {
+    match value {
+        Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
+            Err(Refusal::invalid(place, format!("a whole number from 0 on; not {number}")))
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().try_for_each(|(at, item)| refuse_negative(item, &format!("{place}[{at}]")))
+        }
+        Value::Object(members) => members.iter().filter(|(name, _)| !OPAQUE.contains(&name.as_str())).try_for_each(|(name, member)| {
+            let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
+            refuse_negative(member, &place)
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -244,7 +261,7 @@ mod tests {
     fn a_wrong_type_names_its_field() {
         let wrong = from_bytes::<SendInput>(br#"{"body":1}"#).unwrap_err();
         assert!(field_of(wrong).starts_with("body:"));
-        for number in ["1.0", "1e3", "\"1\"", "9223372036854775808"] {
+        for number in ["1.0", "1e3", "\"1\"", "-1", "9223372036854775808"] {
             let body = format!(r#"{{"outcome":"answered","version":{number}}}"#);
             assert!(field_of(from_bytes::<beepgrid::ResponseInput>(body.as_bytes()).unwrap_err()).starts_with("version:"), "{number}");
         }

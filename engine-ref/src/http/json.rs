@@ -11,8 +11,14 @@ pub(super) fn check(text: &str) -> Result<(), Refusal> {
     Scanner { rest: text, open: Vec::new() }.run()
 }
 
-/// An open object with the names it has had, or an open array.
-type Container = Option<HashSet<String>>;
+/// An open object with the names it has had and the one whose value is being read, or an open array.
+type Container = Option<Members>;
+
+#[derive(Default)]
+struct Members {
+    names: HashSet<String>,
+    present: String,
+}
 
 struct Scanner<'t> {
     rest: &'t str,
@@ -23,7 +29,7 @@ impl Scanner<'_> {
     fn run(mut self) -> Result<(), Refusal> {
         while let Some(c) = self.rest.chars().next() {
             match c {
-                '{' => self.enter(Some(HashSet::new()))?,
+                '{' => self.enter(Some(Members::default()))?,
                 '[' => self.enter(None)?,
                 '}' | ']' => {
                     self.open.pop();
@@ -56,18 +62,27 @@ impl Scanner<'_> {
         self.rest = rest;
         // A lone surrogate does not decode: the parser has refused it, or it was never decoded because nobody wanted it.
         let text: String = serde_json::from_str(literal)
-            .map_err(|_| Refusal::invalid("", "text with an unpaired surrogate can't be stored"))?;
-        if text.contains('\0') {
-            return Err(Refusal::invalid(shortened(&text), "text with the character U+0000 can't be stored"));
+            .map_err(|_| Refusal::invalid(self.place(), "text with an unpaired surrogate can't be stored"))?;
+        let is_name = rest.trim_start().starts_with(':');
+        if is_name && let Some(Some(members)) = self.open.last_mut() {
+            members.present.clear();
         }
-        if rest.trim_start().starts_with(':')
-            && let Some(Some(names)) = self.open.last_mut()
-            && !names.insert(text.clone())
-        {
-            let name: String = text.chars().take(60).collect();
-            return Err(Refusal::invalid(name, "this member stands twice in one object"));
+        if text.contains('\0') {
+            return Err(Refusal::invalid(self.place(), "text with the character U+0000 can't be stored"));
+        }
+        if is_name && let Some(Some(members)) = self.open.last_mut() {
+            members.present.clone_from(&text);
+            if !members.names.insert(text) {
+                return Err(Refusal::invalid(self.place(), "this member stands twice in one object"));
+            }
         }
         Ok(())
+    }
+
+    /// The member at hand with those around it, cut short: `metadata.colour`.
+    fn place(&self) -> String {
+        let names = self.open.iter().flatten().map(|members| members.present.as_str()).filter(|name| !name.is_empty());
+        names.collect::<Vec<_>>().join(".").chars().take(60).collect()
     }
 
     fn number(&mut self) -> Result<(), Refusal> {
@@ -78,13 +93,8 @@ impl Scanner<'_> {
             return Ok(());
         }
         let shown: String = literal.chars().take(40).collect();
-        Err(Refusal::invalid("", format!("the number {shown} has more digits than can be kept; send it as text")))
+        Err(Refusal::invalid(self.place(), format!("the number {shown} has more digits than can be kept; send it as text")))
     }
-}
-
-/// A short form of a text for a message: never the text itself when it is long.
-fn shortened(text: &str) -> String {
-    text.chars().filter(|c| *c != '\0').take(30).collect()
 }
 
 /// Where a string literal that starts `text` ends.
@@ -165,6 +175,19 @@ mod tests {
         assert!(refused(r#"{"a":"\ud800"}"#));
         assert!(refused(r#"{"a":"\udc00x"}"#));
         assert!(!refused(r#"{"a":"\ud83d\ude00"}"#));
+    }
+
+    #[test]
+    fn the_member_at_fault_is_named() {
+        let field = |text: &str| match check(text) {
+            Err(Refusal::Invalid { field, .. }) => field,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(field(r#"{"ok":[{"a":1}],"body":"x\u0000"}"#), "body");
+        assert_eq!(field(r#"{"metadata":{"k":["x\u0000"]}}"#), "metadata.k");
+        assert_eq!(field(r#"{"metadata":{"a":1,"b\u0000":2}}"#), "metadata");
+        assert_eq!(field(r#"{"n":{"a":1,"a":2}}"#), "n.a");
+        assert_eq!(field(r#"{"n":1e400}"#), "n");
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(crate) fn reach(
         return Ok(party);
     }
     let allowed = actor.operator || actor.rules.allows_with(tx, &actor.id, action, &party, descriptor)?;
-    if !allowed && !actor.may_view(tx, &party)? {
+    if !allowed && !actor.may_view(tx, &party)? && !knows_an_instance(tx, actor, &party)? {
         return Err(Refusal::not_found());
     }
     if !allowed {
@@ -68,6 +68,22 @@ pub(crate) fn reach(
     }
     must_be_reachable(tx, &party)?;
     Ok(party)
+}
+
+/// Whether `party` is the agent of a runtime connection that the actor may view: then it is known, though not reachable as a whole.
+fn knows_an_instance(tx: &ReadTx<'_>, actor: &Actor, party: &Party) -> Result<bool, Refusal> {
+    if party.kind != PrincipalKind::Agent || party.instance_id.is_some() {
+        return Ok(false);
+    }
+    for id in actor.rules.named_instances(tx, &actor.id)? {
+        if let Some(instance) = instances::party(tx, &id)?
+            && instance.id == party.id
+            && actor.may_view(tx, &instance)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Refuses what can't be sent to: a disabled identity, a runtime connection that is gone.

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use beepgrid::{Action, Effect, PermissionRule, PrincipalId, RuleAction, RuleConditions, TargetKind};
+use beepgrid::{Action, Effect, InstanceId, PermissionRule, PrincipalId, RuleAction, RuleConditions, TargetKind};
 
 use super::Refusal;
 use super::audience::Party;
@@ -242,6 +242,13 @@ impl Rules {
         };
         let denied = names(&rules.denies, action) || names(&rules.denies, &RuleAction::View);
         Ok(!denied && names(&rules.allows, action))
+    }
+
+    /// The runtime connections that `subject`'s rules name one by one.
+    pub(crate) fn named_instances(&self, tx: &ReadTx<'_>, subject: &PrincipalId) -> Result<Vec<String>, Refusal> {
+        let rules = self.of(tx, subject)?;
+        let named = rules.allows.values().flat_map(|matcher| &matcher.ids).filter(|id| id.starts_with(InstanceId::PREFIX));
+        Ok(named.cloned().collect())
     }
 
     /// Whether `subject` may manage resources of `kind` (or all).

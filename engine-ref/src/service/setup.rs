@@ -379,6 +379,9 @@ fn stop(tx: &WriteTx<'_>, row: &CredentialRow) -> Result<(), Refusal> {
 
 /// Moves the caller's own renewable lease forward, never past its hard deadline.
 pub(crate) fn renew(tx: &WriteTx<'_>, actor: &Actor) -> Result<Credential, Refusal> {
+    if actor.credential.kind == CredentialKind::Enrollment {
+        return Err(Refusal::forbidden("an enrollment credential may only enroll and read /me"));
+    }
     let row = credentials::by_id(tx, actor.credential.id.as_str())?.ok_or(Refusal::Unauthorized)?;
     let Some(hard) = row.renewable_until else {
         return Err(Refusal::conflict(ErrorCode::NotRenewable, "this credential is not a renewable lease"));
