@@ -57,7 +57,13 @@ pub(crate) struct New<'a> {
 }
 
 /// Makes a delivery, due at once, and wakes the agent's polls after the commit.
+///
+/// # Errors
+/// 429 for a message or request whose sender has too many undelivered ones at this agent ([`check_backlog`]).
 pub(crate) fn create(tx: &WriteTx<'_>, new: &New<'_>) -> Result<DeliveryId, Refusal> {
+    if matches!(new.kind, DeliveryKind::Message | DeliveryKind::Request) {
+        check_backlog(tx, new.sender_id, new.agent)?;
+    }
     let (pin, instance) = match new.pin {
         None => (None, None),
         Some(Pin::Hard(instance)) => (Some(PinKind::Hard), Some(instance)),
@@ -98,12 +104,12 @@ pub(crate) fn create(tx: &WriteTx<'_>, new: &New<'_>) -> Result<DeliveryId, Refu
     Ok(row.id)
 }
 
-/// Refuses a message from `sender` while the agent has 10,000 undelivered ones of it.
+/// Refuses a message or request from `sender` while the agent has 10,000 undelivered ones of it.
 pub(crate) fn check_backlog(tx: &ReadTx<'_>, sender: &PrincipalId, agent: &PrincipalId) -> Result<(), Refusal> {
     if deliveries::backlog(tx, sender, agent)? < MAX_BACKLOG {
         return Ok(());
     }
-    let message = format!("this agent has {MAX_BACKLOG} undelivered messages of yours; wait until it has taken some");
+    let message = format!("this agent has {MAX_BACKLOG} undelivered messages and requests of yours; wait until it has taken some");
     Err(Refusal::RateLimited { message, retry_after: BACKLOG_RETRY })
 }
 

@@ -1,5 +1,7 @@
 //! What happens to deliveries beside their leases, on every store that can be had here.
 
+#![expect(clippy::cloned_ref_to_slice_refs, reason = "ids are compared with owned ones")]
+
 use beepgrid::CredentialKind;
 use futures_util::FutureExt;
 
@@ -223,7 +225,7 @@ async fn requeueing_an_agent_stops_at_its_limit_and_says_so() {
 }
 
 #[tokio::test]
-async fn sender_with_ten_thousand_undelivered_messages_has_to_wait() {
+async fn sender_with_ten_thousand_undelivered_messages_or_requests_has_to_wait() {
     let bed = Bed::memory().await;
     let check = |sender: &'static str| bed.store.read(move |tx| check_backlog(tx, &sender.into(), &"agt_1".into()));
     bed.store
@@ -247,6 +249,25 @@ async fn sender_with_ten_thousand_undelivered_messages_has_to_wait() {
         .await
         .unwrap();
     assert!(matches!(check("per_1").await, Err(Refusal::RateLimited { .. })));
+    let beyond = bed.store.write(|tx| {
+        let (agent, sender) = ("agt_1".into(), "per_1".into());
+        let (conversation, request) = ("cnv_1".into(), "req_closed".into());
+        let new = |kind| New {
+            agent: &agent,
+            pin: None,
+            kind,
+            conversation_id: &conversation,
+            message_id: None,
+            request_id: Some(&request),
+            sender_id: &sender,
+            position: 1,
+        };
+        assert!(matches!(create(tx, &new(DeliveryKind::Request)), Err(Refusal::RateLimited { .. })));
+        // What tells of an end is never held up.
+        create(tx, &new(DeliveryKind::RequestResult))
+    });
+    let result = beyond.await.unwrap();
+    assert_eq!(bed.lease_with("ins_a", beepgrid::InboxInput::new().limit(1)).await[0].id, result);
     check("per_2").await.unwrap();
     let first = bed.lease("ins_a").await.swap_remove(0);
     assert!(check("per_1").await.is_err(), "a lease delivers nothing yet");

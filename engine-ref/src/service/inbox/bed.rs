@@ -30,6 +30,7 @@ pub(crate) struct Bed {
 }
 
 /// A request is open unless its id says otherwise; a message whose id ends with `hidden` can't be seen.
+#[expect(clippy::unnecessary_wraps, reason = "stands for a projection, which can fail")]
 fn payload(_: &WriteTx<'_>, row: &DeliveryRow) -> Result<Option<DeliveryPayload>, Refusal> {
     let mut payload =
         DeliveryPayload { r#type: row.kind.clone(), conversation_id: row.conversation_id.clone(), message: None, request: None };
@@ -210,11 +211,11 @@ impl Bed {
         self.store.read(move |tx| Ok(deliveries::by_id(tx, &id)?)).await.unwrap().unwrap()
     }
 
-    /// How many message deliveries are live: as counted along, and as they are.
+    /// How many messages and requests are live: as counted along, and as they are.
     pub(crate) async fn counted(&self) -> (i64, i64) {
         let read = self.store.read(|tx| {
             let along = tx.get("SELECT CAST(COALESCE(sum(undelivered), 0) AS BIGINT) AS n FROM backlogs", &[])?.int("n")?;
-            let live = "SELECT count(*) AS n FROM deliveries WHERE kind = 'message' AND state IN ('ready', 'leased')";
+            let live = "SELECT count(*) AS n FROM deliveries WHERE lane > 0 AND state IN ('ready', 'leased')";
             Ok((along, tx.get(live, &[])?.int("n")?))
         });
         read.await.unwrap()

@@ -1,5 +1,7 @@
 //! The rules of leases, each on every store that can be had here.
 
+#![expect(clippy::cloned_ref_to_slice_refs, reason = "ids are compared with owned ones")]
+
 use std::time::Duration;
 
 use beepgrid::{AckItem, DeliveryKind, ErrorCode, InboxInput};
@@ -7,6 +9,8 @@ use beepgrid::{AckItem, DeliveryKind, ErrorCode, InboxInput};
 use super::bed::{Bed, code, start};
 use super::*;
 use crate::store::deliveries::State;
+
+const ALL: Kinds = Kinds { messages: true, requests: true, results: true, withdrawals: true };
 
 fn is_stale<T: std::fmt::Debug>(result: Result<T, Refusal>) -> bool {
     code(&result.unwrap_err()) == Some(&ErrorCode::StaleGeneration)
@@ -34,7 +38,7 @@ fn input_outside_the_limits_names_its_field() {
     assert_eq!(field(&InboxInput::new().limit(101)), "limit");
     assert_eq!(field(&InboxInput::new().kinds(vec!["letter".into()])), "kinds");
     let want = Want::from_input(&InboxInput::new()).unwrap();
-    assert_eq!((want.wait, want.limit, want.kinds), (Duration::ZERO, 10, Kinds::ALL));
+    assert_eq!((want.wait, want.limit, want.kinds), (Duration::ZERO, 10, ALL));
     assert!(check_items(&[]).is_err());
     let many = vec![AckItem { id: "dlv_1".into(), generation: 1 }; 101];
     assert!(check_items(&many).is_err());
@@ -407,7 +411,7 @@ async fn look_finds_nothing_in_a_conversation_that_another_holds() {
     bed.message("cnv_1").await;
     let seen = bed.store.read(|tx| {
         let (agent, instance) = ("agt_1".into(), "ins_b".into());
-        glimpse(tx, &Worker { agent: &agent, instance: &instance }, Kinds::ALL)
+        glimpse(tx, &Worker { agent: &agent, instance: &instance }, ALL)
     });
     assert_eq!(seen.await.unwrap(), Glimpse { ready: false, next_due: Some(start().plus(LEASE)) });
 }

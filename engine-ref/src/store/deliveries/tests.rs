@@ -101,7 +101,7 @@ async fn rows_come_back_as_they_were_stored() {
 }
 
 #[tokio::test]
-async fn backlog_counts_live_messages_of_one_sender() {
+async fn backlog_counts_live_messages_and_requests_of_one_sender() {
     for bed in Bed::each().await {
         let first = bed.message("cnv_1").await;
         for n in 0..4 {
@@ -110,13 +110,13 @@ async fn backlog_counts_live_messages_of_one_sender() {
         let hidden = bed.make(DeliveryKind::Message, "cnv_9", "msg_hidden", None).await;
         bed.make(DeliveryKind::Request, "cnv_1", "req_1", None).await;
         let count = |sender: &'static str| bed.store.read(move |tx| Ok(backlog(tx, &sender.into(), &"agt_1".into())?));
-        assert_eq!(count("per_1").await.unwrap(), 6);
+        assert_eq!(count("per_1").await.unwrap(), 7);
         bed.lease("ins_a").await;
         assert_eq!(bed.row(&hidden).await.state, State::Withdrawn);
-        assert_eq!(count("per_1").await.unwrap(), 5);
+        assert_eq!(count("per_1").await.unwrap(), 6);
         for _ in 0..2 {
             bed.ack("ins_a", &first, 1).await.unwrap();
-            assert_eq!(count("per_1").await.unwrap(), 4);
+            assert_eq!(count("per_1").await.unwrap(), 5);
         }
         assert_eq!(count("per_2").await.unwrap(), 0);
         let due = bed.store.read(|tx| Ok(conversation_has_due(tx, &"agt_1".into(), &ConversationId::new("cnv_1"))?));
