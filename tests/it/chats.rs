@@ -99,7 +99,10 @@ async fn a_chat_can_open_a_request(w: World) {
     let plain = start(json!({})).await.created();
     assert!(plain.get("request").is_none_or(Value::is_null));
     let approval = start(json!({"approval": true})).await.created()["request"].clone();
-    assert_eq!((approval["kind"].as_str(), approval["state"].as_str(), approval["body"].as_str()), (Some("approval"), Some("open"), Some("go?")));
+    assert_eq!(
+        (approval["kind"].as_str(), approval["state"].as_str(), approval["body"].as_str()),
+        (Some("approval"), Some("open"), Some("go?"))
+    );
     let mut asked: Vec<_> = approval.list("recipient_ids").iter().map(|id| id.as_str().unwrap().to_owned()).collect();
     asked.sort();
     let mut members = vec![w.builder.id.clone(), w.billing.id.clone()];
@@ -154,7 +157,10 @@ async fn the_manager_renames_adds_and_removes(w: World) {
     assert_eq!(change(&w.ann.api, &chat, remove).await.ok(), json!({"conversation_id": chat, "version": 4}));
     w.builder.api.get(&format!("/conversations/{chat}")).await.not_found();
     let shown = w.conversation(&w.ann.api, &chat).await;
-    assert_eq!((names(&shown["participants"]), names(&shown["past_participants"])), (vec!["Ann".into(), "Billing 2".into()], vec!["Builder 7".into(), "Hidden 9".into()]));
+    assert_eq!(
+        (names(&shown["participants"]), names(&shown["past_participants"])),
+        (vec!["Ann".into(), "Billing 2".into()], vec!["Builder 7".into(), "Hidden 9".into()])
+    );
 }
 
 async fn an_operator_manages_too(w: World) {
@@ -163,8 +169,12 @@ async fn an_operator_manages_too(w: World) {
     change(&w.owner.api, &chat, json!({"operation": "add", "version": 2, "members": [w.hidden.id]})).await.ok();
     change(&w.owner.api, &chat, json!({"operation": "remove", "version": 3, "members": [w.hidden.id]})).await.ok();
     // An operator is bound by versions like everybody.
-    change(&w.owner.api, &chat, json!({"operation": "rename", "version": 3, "title": "U"})).await.refused(409, "version_conflict");
-    change(&w.owner.api, &chat, json!({"operation": "remove", "version": 4, "members": [w.ann.id]})).await.refused(409, "manager_required");
+    change(&w.owner.api, &chat, json!({"operation": "rename", "version": 3, "title": "U"}))
+        .await
+        .refused(409, "version_conflict");
+    change(&w.owner.api, &chat, json!({"operation": "remove", "version": 4, "members": [w.ann.id]}))
+        .await
+        .refused(409, "manager_required");
 }
 
 async fn anybody_leaves(w: World) {
@@ -180,7 +190,9 @@ async fn anybody_leaves(w: World) {
 async fn the_manager_names_a_successor(w: World) {
     let chat = chat(&w).await;
     change(&w.ann.api, &chat, json!({"operation": "leave", "version": 1})).await.refused(409, "manager_required");
-    change(&w.ann.api, &chat, json!({"operation": "remove", "version": 1, "members": [w.ann.id]})).await.refused(409, "manager_required");
+    change(&w.ann.api, &chat, json!({"operation": "remove", "version": 1, "members": [w.ann.id]}))
+        .await
+        .refused(409, "manager_required");
     let stranger = json!({"operation": "leave", "version": 1, "next_manager": w.bob.id});
     change(&w.ann.api, &chat, stranger).await.refused(400, "invalid_request");
     let own = json!({"operation": "leave", "version": 1, "next_manager": w.ann.id});
@@ -313,7 +325,15 @@ async fn mentions_count_code_points(w: World) {
             mention(&body, wrong, wrong + 10).await.refused(400, "invalid_request");
         }
         let length = body.chars().count();
-        for (from, to) in [(start, end - 1), (start + 1, end), (start, end + 1), (end, start), (start, start), (start, length + 1), (length, length + 10)] {
+        for (from, to) in [
+            (start, end - 1),
+            (start + 1, end),
+            (start, end + 1),
+            (end, start),
+            (start, start),
+            (start, length + 1),
+            (length, length + 10),
+        ] {
             mention(&body, from, to).await.refused(400, "invalid_request");
         }
     }
@@ -322,7 +342,9 @@ async fn mentions_count_code_points(w: World) {
 
 async fn mentions_name_a_participant_exactly(w: World) {
     let chat = chat(&w).await;
-    let send = |body: &str, mentions: Value| w.ann.api.post("/messages", json!({"conversation_id": chat, "body": body, "mentions": mentions}));
+    let send = |body: &str, mentions: Value| {
+        w.ann.api.post("/messages", json!({"conversation_id": chat, "body": body, "mentions": mentions}))
+    };
     let at = |id: &str, start: i64, end: i64| json!({"principal_id": id, "start": start, "end": end});
     send("@Builder 7", json!([at(&w.billing.id, 0, 10)])).await.refused(400, "invalid_request");
     send("@Hidden 9", json!([at(&w.hidden.id, 0, 9)])).await.refused(400, "invalid_request");
@@ -354,7 +376,11 @@ async fn mentions_name_a_participant_exactly(w: World) {
 
 async fn a_chat_with_an_agent_beside_its_instance_conflicts(w: World) {
     w.acquaint(&[&w.ann.id, &w.builder.id, &w.billing.id]).await;
-    for targets in [json!([w.builder.exact()]), json!([w.builder.target(), w.builder.exact()]), json!([target("group", &w.group("G", &[&w.builder.id]).await)])] {
+    for targets in [
+        json!([w.builder.exact()]),
+        json!([w.builder.target(), w.builder.exact()]),
+        json!([target("group", &w.group("G", &[&w.builder.id]).await)]),
+    ] {
         let answer = w.ann.api.post("/chats", json!({"targets": targets, "body": "x"})).await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"), "{}", answer.text);
     }

@@ -63,7 +63,7 @@ async fn message_and_ask_imply_view_of_a_principal(w: World) {
     for action in ["message", "ask", "view"] {
         w.policy(&w.bob.target(), vec![allow(action, w.hidden.target())]).await;
         let seen = w.bob.api.get("/directory?kind=agent").await.ok()["items"].each("id");
-        assert_eq!(seen, [w.hidden.id.clone()], "{action}");
+        assert_eq!(seen, std::slice::from_ref(&w.hidden.id), "{action}");
     }
 }
 
@@ -109,9 +109,12 @@ async fn a_deny_on_view_takes_the_rest_with_it(w: World) {
 }
 
 async fn denies_are_exact_and_plain(w: World) {
-    let save = |rule: Value| w.owner.api.put("/contact-permissions", json!({"subject": w.bob.target(), "rules": [rule], "version": 0}));
+    let save =
+        |rule: Value| w.owner.api.put("/contact-permissions", json!({"subject": w.bob.target(), "rules": [rule], "version": 0}));
     save(deny("message", target("agent", "*"))).await.refused(400, "invalid_request");
-    save(json!({"effect": "deny", "action": "manage", "target_kind": "identity", "target_id": "*"})).await.refused(400, "invalid_request");
+    save(json!({"effect": "deny", "action": "manage", "target_kind": "identity", "target_id": "*"}))
+        .await
+        .refused(400, "invalid_request");
     let mut conditional = deny("ask", w.hidden.target());
     conditional["conditions"] = json!({"action_name": "deploy"});
     save(conditional).await.refused(400, "invalid_request");
@@ -262,9 +265,12 @@ async fn nobody_writes_to_itself(w: World) {
 }
 
 async fn unknown_rules_are_refused(w: World) {
-    let save = |rule: Value| w.owner.api.put("/contact-permissions", json!({"subject": w.bob.target(), "rules": [rule], "version": 0}));
+    let save =
+        |rule: Value| w.owner.api.put("/contact-permissions", json!({"subject": w.bob.target(), "rules": [rule], "version": 0}));
     let good = allow("view", w.hidden.target());
-    for (member, value) in [("action", json!("befriend")), ("effect", json!("maybe")), ("target_kind", json!("planet")), ("target_id", json!(""))] {
+    for (member, value) in
+        [("action", json!("befriend")), ("effect", json!("maybe")), ("target_kind", json!("planet")), ("target_id", json!(""))]
+    {
         let mut rule = good.clone();
         rule[member] = value;
         save(rule).await.invalid(member);

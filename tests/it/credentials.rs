@@ -120,7 +120,9 @@ async fn an_empty_or_unknown_ceiling_is_refused(w: World) {
 
 async fn a_ceiling_is_passed_on_or_narrowed(w: World) {
     let (_, narrow) = credential(&w.owner.api, &w.owner.id, Some(&["manage", "read"])).await;
-    let issue = |permissions: Value| narrow.post("/credentials", json!({"principal_id": w.ann.id, "kind": "api", "permissions": permissions}));
+    let issue = |permissions: Value| {
+        narrow.post("/credentials", json!({"principal_id": w.ann.id, "kind": "api", "permissions": permissions}))
+    };
     issue(json!(null)).await.forbidden();
     issue(json!(["read", "message"])).await.forbidden();
     issue(json!(["read"])).await.created();

@@ -136,16 +136,16 @@ async fn results_come_first_and_past_a_held_conversation(w: World) {
     release(&w.billing, &held, 600).await;
     let decision = json!({"outcome": "answered", "answer": "yes", "version": 1});
     w.ann.api.post(&format!("/requests/{}/respond", asked.id()), decision).await.ok();
-    let leased = w.billing.lease(10).await;
-    assert_eq!(json!(leased).each("kind"), ["request_result", "message"]);
-    let result = &leased[0]["payload"];
+    let both = w.billing.lease(10).await;
+    assert_eq!(json!(both).each("kind"), ["request_result", "message"]);
+    let result = &both[0]["payload"];
     assert_eq!(result.s("conversation_id"), conversation);
     assert_eq!((result["request"].id(), result["request"]["response"]["answer"].as_str()), (asked.id(), Some("yes")));
     assert!(result.get("message").is_none());
 }
 
-async fn answered(w: &World, asker: &Worker) -> String {
-    let asked = w.ask(&asker.api, &w.ann.target(), "q").await.id();
+async fn answered(w: &World, from: &Worker) -> String {
+    let asked = w.ask(&from.api, &w.ann.target(), "q").await.id();
     w.ann.api.post(&format!("/requests/{asked}/respond"), json!({"outcome": "answered", "version": 1})).await.ok();
     asked
 }
@@ -216,7 +216,10 @@ async fn a_request_closed_after_it_was_leased_is_withdrawn(w: World) {
         }
         w.builder.api.post(&format!("/requests/{asked}/cancel"), json!({"version": 1})).await.ok();
         let withdrawn = w.billing.lease_one().await;
-        assert_eq!((withdrawn["kind"].as_str(), withdrawn["payload"]["type"].as_str()), (Some("request_withdrawn"), Some("request_withdrawn")));
+        assert_eq!(
+            (withdrawn["kind"].as_str(), withdrawn["payload"]["type"].as_str()),
+            (Some("request_withdrawn"), Some("request_withdrawn"))
+        );
         let request = &withdrawn["payload"]["request"];
         assert_eq!((request.id(), request["state"].as_str(), request.n("version")), (asked, Some("cancelled"), 2));
         w.billing.ack(&withdrawn).await;

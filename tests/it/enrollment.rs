@@ -22,14 +22,16 @@ on_both_stores!(
 );
 
 async fn launcher(w: &World, prefix: &str) -> (String, Api) {
-    let service = w.owner.api.post("/services", json!({"name": "Launcher", "external_id": format!("l {prefix}")})).await.created();
+    let service =
+        w.owner.api.post("/services", json!({"name": "Launcher", "external_id": format!("l {prefix}")})).await.created();
     let body = json!({"principal_id": service.id(), "kind": "enrollment", "prefix": prefix});
     let issued = w.owner.api.post("/credentials", body).await.created();
     (issued.id(), w.owner.api.with(&issued.s("token")))
 }
 
 async fn a_session_has_its_fields(w: World) {
-    let body = json!({"agent": "team/new", "name": " New ", "connection_name": "laptop", "capabilities": ["go"], "metadata": {"a": 1}});
+    let body =
+        json!({"agent": "team/new", "name": " New ", "connection_name": "laptop", "capabilities": ["go"], "metadata": {"a": 1}});
     let session = w.owner.api.post("/enroll", body).await.created();
     assert!(session["agent"].id().starts_with("agt_") && session.s("instance_id").starts_with("ins_"));
     assert_eq!((session["agent"]["name"].as_str(), session["agent"]["external_id"].as_str()), (Some("New"), Some("team/new")));
@@ -57,7 +59,9 @@ async fn a_launcher_enrolls_under_its_prefix_alone(w: World) {
 }
 
 async fn a_prefix_ends_with_a_slash(w: World) {
-    let issue = |prefix: Value| w.owner.api.post("/credentials", json!({"principal_id": w.ann.id, "kind": "enrollment", "prefix": prefix}));
+    let issue = |prefix: Value| {
+        w.owner.api.post("/credentials", json!({"principal_id": w.ann.id, "kind": "enrollment", "prefix": prefix}))
+    };
     for prefix in [json!(""), json!(null), json!("team"), json!("team/x")] {
         issue(prefix).await.invalid("prefix");
     }
@@ -166,7 +170,8 @@ async fn only_a_renewable_lease_renews(w: World) {
 }
 
 async fn capabilities_are_bounded(w: World) {
-    let enroll = |capabilities: Value| w.owner.api.post("/enroll", json!({"agent": "team/c", "name": "C", "capabilities": capabilities}));
+    let enroll =
+        |capabilities: Value| w.owner.api.post("/enroll", json!({"agent": "team/c", "name": "C", "capabilities": capabilities}));
     enroll(json!(vec!["x"; 51])).await.invalid("capabilities");
     enroll(json!(["x".repeat(101)])).await.invalid("capabilities");
     enroll(json!([1])).await.invalid("capabilities");
@@ -190,7 +195,8 @@ async fn a_parent_grants_nothing(w: World) {
 async fn workers_outlive_their_launcher_unless_revoked_with_it(w: World) {
     for (prefix, with_workers) in [("a/", false), ("b/", true)] {
         let (id, launcher) = launcher(&w, prefix).await;
-        let session = launcher.post("/enroll", json!({"agent": format!("{prefix}x"), "name": "X", "never_expires": true})).await.created();
+        let session =
+            launcher.post("/enroll", json!({"agent": format!("{prefix}x"), "name": "X", "never_expires": true})).await.created();
         let worker = w.owner.api.with(&session.s("token"));
         let revoked = w.owner.api.post(&format!("/credentials/{id}/revoke"), json!({"revoke_workers": with_workers})).await.ok();
         assert_eq!(revoked, json!({"revoked": true}));

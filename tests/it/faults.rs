@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use beepgrid::{
-    Client, EnrollInput, Error, ErrorKind, InboxInput, RequestId, ResponseInput, SendInput, Target,
-};
+use beepgrid::{Client, EnrollInput, Error, ErrorKind, InboxInput, RequestId, ResponseInput, SendInput, Target};
 use beepgrid_tests::on_both_stores;
 use beepgrid_tests::proxy::{Fault, Proxy};
 use beepgrid_tests::raw::{Api, Members};
@@ -219,6 +217,6 @@ async fn a_refusal_is_not_repeated(w: World) {
     let proxy = before(&w).await;
     let error = client(&proxy, &w.bob.api).send(to_billing(&w)).await.unwrap_err();
     assert_eq!(error.api().map(|api| (api.status, api.code.clone())), Some((404, beepgrid::ErrorCode::NotFound)));
-    assert_eq!(error.is_outcome_unknown(), false);
+    assert!(!error.is_outcome_unknown());
     assert_eq!(proxy.take_count(), 1);
 }

@@ -2,7 +2,10 @@
 
 use beepgrid_tests::on_both_stores;
 use beepgrid_tests::raw::{Answer, Api, Members};
+use beepgrid_tests::stores::Kind;
 use beepgrid_tests::world::{World, contacts, credential};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -66,7 +69,9 @@ async fn order_spacing_and_defaults_do_not_matter(w: World) {
     for text in [
         format!("{{\"body\":\"once\",\"target\":{{\"id\":\"{id}\",\"kind\":\"agent\"}}}}"),
         format!("{{\n  \"target\" : {{\"kind\" : \"agent\", \"id\" : \"{id}\"}} ,\n  \"body\" : \"\\u006fnce\"\n}}\n"),
-        format!("{{\"target\":{{\"kind\":\"agent\",\"id\":\"{id}\"}},\"body\":\"once\",\"title\":\"\",\"mentions\":[],\"reuse_direct\":false}}"),
+        format!(
+            "{{\"target\":{{\"kind\":\"agent\",\"id\":\"{id}\"}},\"body\":\"once\",\"title\":\"\",\"mentions\":[],\"reuse_direct\":false}}"
+        ),
         format!("{{\"target\":{{\"kind\":\"agent\",\"id\":\"{id}\"}},\"body\":\"once\",\"title\":null,\"attachment_ids\":null}}"),
     ] {
         assert_eq!(send(text).await.ok(), first);
@@ -89,7 +94,8 @@ async fn prefer_does_not_matter(w: World) {
 
 async fn another_body_conflicts_and_shows_nothing(w: World) {
     let first = w.builder.api.post("/messages", message(&w)).key("k").await.created();
-    let mut others = vec![json!({"target": w.billing.target(), "body": "twice"}), json!({"target": w.ann.target(), "body": "once"})];
+    let mut others =
+        vec![json!({"target": w.billing.target(), "body": "twice"}), json!({"target": w.ann.target(), "body": "once"})];
     for (member, value) in [("title", json!("T")), ("reuse_direct", json!(true))] {
         let mut other = message(&w);
         other[member] = value;
@@ -173,7 +179,8 @@ async fn a_refused_request_consumes_no_key(w: World) {
     w.policy(&w.builder.target(), contacts(&[w.bob.target()])).await;
     api.post("/messages", to_bob).key("b").await.created();
     // A version.
-    let rename = |version: i64| w.owner.api.patch(&format!("/people/{}", w.bob.id), json!({"version": version, "name": "Rob"})).key("c");
+    let rename =
+        |version: i64| w.owner.api.patch(&format!("/people/{}", w.bob.id), json!({"version": version, "name": "Rob"})).key("c");
     rename(9).await.refused(409, "version_conflict");
     assert_eq!(rename(1).await.ok()["name"], "Rob");
 }
@@ -292,7 +299,12 @@ async fn keys_outlive_months(w: World) {
     w.advance(60 * 86_400);
     let again = w.owner.api.post("/messages", body.clone()).key("k").await.ok();
     assert_eq!(again["messages"][0]["id"], first["messages"][0]["id"]);
-    w.owner.api.post("/messages", json!({"target": w.billing.target(), "body": "other"})).key("k").await.refused(409, "idempotency_conflict");
+    w.owner
+        .api
+        .post("/messages", json!({"target": w.billing.target(), "body": "other"}))
+        .key("k")
+        .await
+        .refused(409, "idempotency_conflict");
 }
 
 async fn without_a_key_every_call_counts(w: World) {
@@ -300,4 +312,52 @@ async fn without_a_key_every_call_counts(w: World) {
         w.builder.api.post("/messages", message(&w)).await.created();
     }
     assert_eq!(stored(&w).await, 3);
+}
+
+/// One way to write the same request, and whether something about it is different after all.
+fn writings() -> impl Strategy<Value = (Vec<usize>, Vec<bool>, Option<usize>)> {
+    let order = Just((0..6).collect::<Vec<usize>>()).prop_shuffle();
+    (order, prop::collection::vec(any::<bool>(), 6), prop::option::of(0..3_usize))
+}
+
+/// The members of one send in some order, with or without those that say nothing, and with one changed if that is asked for.
+fn write(w: &World, order: &[usize], spelled_out: &[bool], changed: Option<usize>) -> String {
+    let body = if changed == Some(0) { "twice" } else { "once" };
+    let title = if changed == Some(1) { "other" } else { "T" };
+    let target = if changed == Some(2) { &w.ann.id } else { &w.billing.id };
+    let kind = if changed == Some(2) { "person" } else { "agent" };
+    let mut members = Vec::new();
+    for at in order {
+        members.push(match at {
+            0 => format!("\"body\": \"{body}\""),
+            1 => format!("\"title\":\"{title}\""),
+            2 => format!("\"target\":{{\"id\":\"{target}\",\"kind\":\"{kind}\"}}"),
+            3 if spelled_out[3] => "\"reuse_direct\": false".to_owned(),
+            4 if spelled_out[4] => "\"mentions\" : [ ]".to_owned(),
+            5 if spelled_out[5] => "\"conversation_id\": null".to_owned(),
+            _ => continue,
+        });
+    }
+    format!("{{{}}}", members.join(if spelled_out[0] { " ,\n" } else { "," }))
+}
+
+#[test]
+fn whatever_is_written_alike_replays_and_nothing_else() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let w = runtime.block_on(World::open(Kind::Sqlite));
+    let first = write(&w, &[0, 1, 2], &[false; 6], None);
+    let call = |text: String| w.builder.api.call(Method::POST, "/messages").text(text).key("k");
+    let first = runtime.block_on(async { call(first).await.created() });
+    let mut runner = TestRunner::new(Config { cases: 100, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&writings(), |(order, spelled_out, changed)| {
+        let answer = runtime.block_on(async { call(write(&w, &order, &spelled_out, changed)).await });
+        if changed.is_some() {
+            prop_assert_eq!(answer.code(), "idempotency_conflict");
+        } else {
+            prop_assert_eq!(answer.ok(), first.clone());
+        }
+        Ok(())
+    });
+    outcome.unwrap();
+    assert_eq!(runtime.block_on(stored(&w)), 1);
 }

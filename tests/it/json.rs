@@ -91,12 +91,17 @@ async fn nul_and_lone_surrogates_are_refused_everywhere(w: World) {
 }
 
 async fn numbers_that_lose_precision_are_refused(w: World) {
-    let with = |number: &str, id: &str| format!("{{\"name\": \"A\", \"external_id\": \"{id}\", \"metadata\": {{\"n\": {number}}}}}");
-    for number in ["18446744073709551616", "-9223372036854775809", "0.1234567890123456789", "1e400", "123456789012345678901234567890"] {
+    let with =
+        |number: &str, id: &str| format!("{{\"name\": \"A\", \"external_id\": \"{id}\", \"metadata\": {{\"n\": {number}}}}}");
+    for number in
+        ["18446744073709551616", "-9223372036854775809", "0.1234567890123456789", "1e400", "123456789012345678901234567890"]
+    {
         let answer = person(&w, with(number, "n0")).await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"), "{number}");
     }
-    for (at, number) in ["0", "-1", "9007199254740993", "9223372036854775807", "-9223372036854775808", "0.1", "1.5e3"].iter().enumerate() {
+    for (at, number) in
+        ["0", "-1", "9007199254740993", "9223372036854775807", "-9223372036854775808", "0.1", "1.5e3"].iter().enumerate()
+    {
         let made = person(&w, with(number, &format!("n{}", at + 1))).await.created();
         assert_eq!(made["metadata"]["n"], serde_json::from_str::<Value>(number).unwrap(), "{number}");
     }
@@ -205,7 +210,14 @@ async fn empty_means_absent(w: World) {
 }
 
 async fn text_comes_back_as_it_was_given(w: World) {
-    let texts = ["plain", "e\u{301} ü 日本語", "👨‍👩‍👧 🇩🇪 👋🏽", "\r\n\ttabs \"quotes\" \\ / <b>&amp;", "\u{1}\u{7f}\u{2028}\u{202e}abc", "  spaces  "];
+    let texts = [
+        "plain",
+        "e\u{301} ü 日本語",
+        "👨‍👩‍👧 🇩🇪 👋🏽",
+        "\r\n\ttabs \"quotes\" \\ / <b>&amp;",
+        "\u{1}\u{7f}\u{2028}\u{202e}abc",
+        "  spaces  ",
+    ];
     for text in texts {
         let (conversation, _) = w.send(&w.builder.api, &w.billing.target(), text).await;
         assert_eq!(w.bodies(&w.builder.api, &conversation).await, [text]);

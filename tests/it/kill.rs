@@ -113,9 +113,8 @@ async fn answered_writes_survive_a_kill(kind: Kind) {
     w.builder.drain().await;
 
     let stop = Arc::new(AtomicBool::new(false));
-    let senders: Vec<_> = (0..8)
-        .map(|name| tokio::spawn(send_until(w.builder.api.clone(), w.billing.target(), name, Arc::clone(&stop))))
-        .collect();
+    let senders: Vec<_> =
+        (0..8).map(|name| tokio::spawn(send_until(w.builder.api.clone(), w.billing.target(), name, Arc::clone(&stop)))).collect();
     tokio::time::sleep(Duration::from_millis(500)).await;
     running.kill().await;
     stop.store(true, Ordering::SeqCst);
@@ -134,13 +133,12 @@ async fn answered_writes_survive_a_kill(kind: Kind) {
             tokio::time::timeout(Duration::from_secs(10), call.attempt()).await.expect("nobody works on this key").unwrap()
         };
         let again = call().await;
-        match &one.message {
-            Some(message) => assert_eq!(&again.ok()["messages"][0].id(), message, "{one:?}"),
-            None => {
-                assert!(matches!(again.status, 200 | 201), "{}", again.text);
-                let message = again.json()["messages"][0].id();
-                assert_eq!(call().await.ok()["messages"][0].id(), message);
-            }
+        if let Some(message) = &one.message {
+            assert_eq!(&again.ok()["messages"][0].id(), message, "{one:?}");
+        } else {
+            assert!(matches!(again.status, 200 | 201), "{}", again.text);
+            let message = again.json()["messages"][0].id();
+            assert_eq!(call().await.ok()["messages"][0].id(), message);
         }
     }
     // Each has had one effect, and the worker gets each once.

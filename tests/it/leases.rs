@@ -81,11 +81,15 @@ async fn an_overrun_lease_that_somebody_took_is_stale(w: World) {
     w.advance(31);
     let theirs = second.lease_one().await;
     assert_eq!((theirs.id(), theirs.n("generation")), (mine.id(), 2));
-    for answer in [ack(&w.billing, &mine, 1).await, extend(&w.billing, &mine, 1, 30).await, release(&w.billing, &mine, 1, None).await] {
+    for answer in
+        [ack(&w.billing, &mine, 1).await, extend(&w.billing, &mine, 1, 30).await, release(&w.billing, &mine, 1, None).await]
+    {
         answer.refused(409, "stale_generation");
     }
     // Knowing the new number does not make it one's own.
-    for answer in [ack(&w.billing, &mine, 2).await, extend(&w.billing, &mine, 2, 30).await, release(&w.billing, &mine, 2, None).await] {
+    for answer in
+        [ack(&w.billing, &mine, 2).await, extend(&w.billing, &mine, 2, 30).await, release(&w.billing, &mine, 2, None).await]
+    {
         answer.refused(409, "stale_generation");
     }
     assert!(w.billing.lease(10).await.is_empty() && second.lease(10).await.is_empty());
@@ -138,10 +142,16 @@ async fn a_repeated_ack_is_fine(w: World) {
 async fn only_the_leaseholder_reports(w: World) {
     let second = w.enroll("team/billing-2", "Billing 2").await;
     let delivery = leased(&w).await;
-    for answer in [ack(&second, &delivery, 1).await, extend(&second, &delivery, 1, 30).await, release(&second, &delivery, 1, None).await] {
+    for answer in
+        [ack(&second, &delivery, 1).await, extend(&second, &delivery, 1, 30).await, release(&second, &delivery, 1, None).await]
+    {
         answer.refused(409, "stale_generation");
     }
-    for answer in [ack(&w.builder, &delivery, 1).await, extend(&w.builder, &delivery, 1, 30).await, release(&w.builder, &delivery, 1, None).await] {
+    for answer in [
+        ack(&w.builder, &delivery, 1).await,
+        extend(&w.builder, &delivery, 1, 30).await,
+        release(&w.builder, &delivery, 1, None).await,
+    ] {
         answer.not_found();
     }
     w.billing.api.post("/inbox/dlv_none/ack", json!({"generation": 1})).await.not_found();
@@ -343,7 +353,13 @@ async fn ack_many_answers_for_each(w: World) {
 }
 
 async fn a_heartbeat_is_ok(w: World) {
-    for body in [json!({}), json!({"progress": {"step": 1}}), json!({"progress": {}}), json!({"capabilities": []}), json!({"progress": null})] {
+    for body in [
+        json!({}),
+        json!({"progress": {"step": 1}}),
+        json!({"progress": {}}),
+        json!({"capabilities": []}),
+        json!({"progress": null}),
+    ] {
         assert_eq!(w.builder.api.post("/heartbeat", body).await.ok(), json!({"ok": true}));
     }
     w.builder.api.post("/heartbeat", json!({"progress": "half"})).await.invalid("progress");

@@ -9,9 +9,12 @@ use beepgrid_tests::stores::Kind;
 use beepgrid_tests::world::World;
 use serde_json::json;
 
-on_both_stores!(ten_thousand_undelivered_from_one_sender, a_hundred_blocking_requests_an_agent);
+on_both_stores!(a_hundred_blocking_requests_an_agent);
 
-async fn ten_thousand_undelivered_from_one_sender(w: World) {
+/// On SQLite alone: ten thousand rows take most of a minute on PostgreSQL, and the engine's own suite counts there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_undelivered_from_one_sender() {
+    let w = World::open(Kind::Sqlite).await;
     // A hundred instances, so that one batch makes a hundred deliveries to one agent.
     let first = w.enroll("team/billing-2", "Billing 2").await;
     let mut targets = vec![first.exact()];
@@ -43,7 +46,11 @@ async fn a_hundred_blocking_requests_an_agent(w: World) {
         ask().await.created();
     }
     let beyond = ask().await;
-    assert!(matches!((beyond.status, beyond.code().as_str()), (429, "rate_limited") | (400, "invalid_request")), "{}", beyond.text);
+    assert!(
+        matches!((beyond.status, beyond.code().as_str()), (429, "rate_limited") | (400, "invalid_request")),
+        "{}",
+        beyond.text
+    );
     w.builder.api.post(&format!("/requests/{}/cancel", first.id()), json!({"version": 1})).await.ok();
     ask().await.created();
     w.builder.api.post("/requests", json!({"target": w.billing.target(), "body": "x"})).await.created();

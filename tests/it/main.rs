@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::too_many_lines,
+    clippy::print_stdout,
     reason = "tests: whatever fails here should stop the test on the spot"
 )]
 

@@ -32,7 +32,8 @@ async fn delegate(w: &World, kinds: &[&str]) -> Caller {
 }
 
 async fn groups_are_versioned_and_deleted(w: World) {
-    let made = w.owner.api.post("/groups", json!({"name": "G", "purpose": "contacts", "members": [w.ann.id, w.bob.id]})).await.created();
+    let made =
+        w.owner.api.post("/groups", json!({"name": "G", "purpose": "contacts", "members": [w.ann.id, w.bob.id]})).await.created();
     assert!(made.id().starts_with("grp_"));
     assert_eq!((made.n("version"), made["purpose"].as_str(), made.list("members").len()), (1, Some("contacts"), 2));
     let path = format!("/groups/{}", made.id());
@@ -57,7 +58,10 @@ async fn group_members_are_shown_as_far_as_visible(w: World) {
     let shown = shown.ok();
     assert_eq!(shown["name"], "H");
     assert!(shown.list("members").contains(&json!(w.ann.id)), "{shown}");
-    assert_eq!(w.owner.api.patch(&format!("/groups/{group}"), json!({"version": 2, "name": "I"})).await.ok().list("members").len(), 2);
+    assert_eq!(
+        w.owner.api.patch(&format!("/groups/{group}"), json!({"version": 2, "name": "I"})).await.ok().list("members").len(),
+        2
+    );
 }
 
 async fn roles_are_versioned_and_bounded(w: World) {
@@ -129,7 +133,8 @@ async fn a_delegate_grants_no_more_than_it_holds(w: World) {
     let api = &delegate.api;
     let held = allow("message", w.hidden.target());
     w.policy(&delegate.target(), vec![held.clone()]).await;
-    let save = |rules: Vec<Value>| api.put("/contact-permissions", json!({"subject": w.bob.target(), "rules": rules, "version": 0}));
+    let save =
+        |rules: Vec<Value>| api.put("/contact-permissions", json!({"subject": w.bob.target(), "rules": rules, "version": 0}));
     for wider in [allow("ask", w.hidden.target()), allow("message", w.builder.target()), allow("message", target("agent", "*"))] {
         let answer = save(vec![held.clone(), wider.clone()]).await;
         assert!(matches!(answer.status, 403 | 404), "{wider}: {}", answer.text);
@@ -142,8 +147,11 @@ async fn a_delegate_grants_no_more_than_it_holds(w: World) {
     assert_eq!(save(vec![held.clone()]).await.ok().n("version"), 1);
     // Nor through a role.
     let group = w.owner.api.post("/roles", json!({"name": "Groups", "rules": [manage("group")]})).await.created();
-    let wide = w.owner.api.post("/roles", json!({"name": "Wide", "rules": [allow("message", target("agent", "*"))]})).await.created();
-    let bind = |role: &str, subject: &str| api.post("/role-bindings", json!({"role_id": role, "subject_kind": "principal", "subject_id": subject}));
+    let wide =
+        w.owner.api.post("/roles", json!({"name": "Wide", "rules": [allow("message", target("agent", "*"))]})).await.created();
+    let bind = |role: &str, subject: &str| {
+        api.post("/role-bindings", json!({"role_id": role, "subject_kind": "principal", "subject_id": subject}))
+    };
     bind(&wide.id(), &w.bob.id).await.forbidden();
     bind(&group.id(), &w.bob.id).await.forbidden();
     bind(&wide.id(), &delegate.id).await.forbidden();

@@ -14,6 +14,7 @@ on_both_stores!(
     reuse_never_takes_a_shared_chat,
     a_group_fans_out_to_private_histories,
     a_group_can_be_larger_than_a_batch,
+    a_group_message_shows_no_members_in_the_directory,
     a_minimal_receipt_counts_messages,
     instance_targets_reach_that_one_alone,
     a_gone_instance_is_403,
@@ -48,7 +49,10 @@ async fn a_message_has_its_fields(w: World) {
     participants.sort_by_key(|p| p.s("name"));
     assert_eq!(
         participants,
-        [json!({"id": w.billing.id, "kind": "agent", "name": "Billing 2"}), json!({"id": w.builder.id, "kind": "agent", "name": "Builder 7"})]
+        [
+            json!({"id": w.billing.id, "kind": "agent", "name": "Billing 2"}),
+            json!({"id": w.builder.id, "kind": "agent", "name": "Builder 7"})
+        ]
     );
     // A person's message names no instance.
     let sent = w.ann.api.post("/messages", json!({"target": w.billing.target(), "body": "x"})).await.created();
@@ -74,7 +78,8 @@ async fn bodies_are_counted_in_bytes_and_titles_in_code_points(w: World) {
     send(format!("{}x", "é".repeat(limit / 2))).await.invalid("body");
     send("👋".repeat(limit / 4)).await.created();
     send(format!("{}x", "👋".repeat(limit / 4))).await.invalid("body");
-    let titled = |title: String| w.builder.api.post("/messages", json!({"target": w.billing.target(), "body": "x", "title": title}));
+    let titled =
+        |title: String| w.builder.api.post("/messages", json!({"target": w.billing.target(), "body": "x", "title": title}));
     titled("👋".repeat(200)).await.created();
     titled("👋".repeat(201)).await.invalid("title");
     titled("x".repeat(201)).await.invalid("title");
@@ -85,7 +90,11 @@ async fn bodies_are_counted_in_bytes_and_titles_in_code_points(w: World) {
 
 async fn a_message_needs_a_body(w: World) {
     for body in [json!(""), json!(null)] {
-        w.builder.api.post("/messages", json!({"target": w.billing.target(), "body": body})).await.refused(400, "invalid_request");
+        w.builder
+            .api
+            .post("/messages", json!({"target": w.billing.target(), "body": body}))
+            .await
+            .refused(400, "invalid_request");
     }
     w.builder.api.post("/messages", json!({"target": w.billing.target()})).await.refused(400, "invalid_request");
 }
@@ -95,7 +104,9 @@ async fn each_send_opens_a_conversation_unless_reused(w: World) {
     let (first, _) = w.send(&w.builder.api, &to, "1").await;
     let (second, _) = w.send(&w.builder.api, &to, "2").await;
     assert_ne!(first, second);
-    let reuse = |from: &beepgrid_tests::raw::Api, to: &Value| from.post("/messages", json!({"target": to, "body": "r", "reuse_direct": true}));
+    let reuse = |from: &beepgrid_tests::raw::Api, to: &Value| {
+        from.post("/messages", json!({"target": to, "body": "r", "reuse_direct": true}))
+    };
     let reused = reuse(&w.builder.api, &to).await.created().s("conversation_id");
     assert!(reused == first || reused == second);
     // It is the history of the two, whoever began it.
@@ -109,7 +120,8 @@ async fn each_send_opens_a_conversation_unless_reused(w: World) {
 }
 
 async fn reuse_never_takes_a_shared_chat(w: World) {
-    let chat = w.builder.api.post("/chats", json!({"targets": [w.billing.target()], "body": "x"})).await.created().s("conversation_id");
+    let chat =
+        w.builder.api.post("/chats", json!({"targets": [w.billing.target()], "body": "x"})).await.created().s("conversation_id");
     let body = json!({"target": w.billing.target(), "body": "r", "reuse_direct": true});
     assert_ne!(w.builder.api.post("/messages", body).await.created().s("conversation_id"), chat);
 }
@@ -151,6 +163,17 @@ async fn a_group_can_be_larger_than_a_batch(w: World) {
     let group = w.group("Many", &members.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let body = json!({"target": target("group", &group), "body": "all"});
     assert_eq!(w.owner.api.post("/messages", body).await.created().list("messages").len(), 130);
+}
+
+async fn a_group_message_shows_no_members_in_the_directory(w: World) {
+    let group = w.group("Hidden", &[&w.hidden.id, &w.builder.id]).await;
+    w.policy(&w.bob.target(), vec![allow("message", target("group", &group))]).await;
+    let send = || w.bob.api.post("/messages", json!({"target": target("group", &group), "body": "all"}));
+    assert_eq!(send().header("prefer", "return=minimal").await.created()["message_count"], 2);
+    assert_eq!(send().await.created().list("messages").len(), 2);
+    assert!(w.bob.api.get("/directory?kind=agent").await.ok().list("items").is_empty());
+    // The group is reached for messages alone.
+    w.bob.api.post("/requests", json!({"target": target("group", &group), "body": "q"})).await.forbidden();
 }
 
 async fn a_minimal_receipt_counts_messages(w: World) {

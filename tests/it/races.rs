@@ -55,8 +55,8 @@ async fn race(w: &World, second_url: &str, rounds: usize) {
         conversations.push(w.send(&w.builder.api, &w.billing.target(), &format!("{at} first")).await.0);
     }
     let start = Arc::new(Barrier::new(3));
-    let workers = [w.billing.api.clone(), second.api.at(second_url)]
-        .map(|api| tokio::spawn(compete(api, Arc::clone(&start), rounds)));
+    let workers =
+        [w.billing.api.clone(), second.api.at(second_url)].map(|api| tokio::spawn(compete(api, Arc::clone(&start), rounds)));
     for at in 0..rounds {
         start.wait().await;
         w.say(&w.builder.api, &conversations[at % 4], &at.to_string()).await;

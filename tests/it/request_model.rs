@@ -97,7 +97,9 @@ async fn perform(w: &World, id: &str, at: usize, step: &Step, version: i64) -> O
     };
     let version = if step.right_version { version } else { version + 7 };
     Some(match step.op {
-        Op::Respond(outcome) => api.post(&format!("/requests/{id}/respond"), json!({"outcome": outcome, "version": version})).await,
+        Op::Respond(outcome) => {
+            api.post(&format!("/requests/{id}/respond"), json!({"outcome": outcome, "version": version})).await
+        }
         Op::Cancel => api.post(&format!("/requests/{id}/cancel"), json!({"version": version})).await,
         Op::Replace => {
             let body = json!({"version": version, "body": "anew"});
@@ -120,14 +122,18 @@ async fn agree(w: &World, steps: &[Step]) {
         let answer = perform(w, &id, at, step, before.version).await;
         if let Some(answer) = answer {
             // A wrong outcome of the right kind of caller may be refused before or after the state and version are looked at.
-            let early = matches!(step.op, Op::Respond("answered" | "completed")) 
+            let early = matches!(step.op, Op::Respond("answered" | "completed"))
                 && !matches!(step.who, Who::Outsider)
                 && answer.code() == "invalid_request";
             assert!(early || answer.code() == code, "step {at} {step:?} at {before:?}: {code:?} expected, got {}", answer.text);
             assert_eq!(early || !code.is_empty(), answer.status >= 400);
         }
         let seen = w.builder.api.get(&format!("/requests/{id}")).await.ok();
-        assert_eq!((seen["state"].as_str(), seen.n("version")), (Some(model.state), model.version), "after {at} {step:?} at {before:?}");
+        assert_eq!(
+            (seen["state"].as_str(), seen.n("version")),
+            (Some(model.state), model.version),
+            "after {at} {step:?} at {before:?}"
+        );
         assert_eq!(seen.get("response").is_some(), model.state == "resolved");
         assert_eq!(seen.get("closed_at").is_some(), model.state != "open");
     }

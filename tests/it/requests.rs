@@ -91,7 +91,10 @@ async fn a_response_has_its_fields(w: World) {
     assert_eq!((closed["state"].as_str(), closed.n("version")), (Some("resolved"), 2));
     let response = &closed["response"];
     assert_eq!((response["outcome"].as_str(), &response["answer"]), (Some("answered"), &json!({"deep": [1, null, "x"]})));
-    assert_eq!((response.s("responder_id"), response.s("responder_instance_id")), (w.billing.id.clone(), w.billing.instance.clone()));
+    assert_eq!(
+        (response.s("responder_id"), response.s("responder_instance_id")),
+        (w.billing.id.clone(), w.billing.instance.clone())
+    );
     let seen = get(&w.ann.api, &asked).await;
     assert_eq!(seen["response"], *response);
     assert_eq!(seen["closed_at"], json!(w.site.now().to_string()));
@@ -103,7 +106,11 @@ async fn a_response_has_its_fields(w: World) {
 }
 
 async fn outcomes_belong_to_kinds(w: World) {
-    let allowed = [("question", vec!["answered"]), ("approval", vec!["approved", "denied"]), ("task", vec!["completed", "failed", "rejected"])];
+    let allowed = [
+        ("question", vec!["answered"]),
+        ("approval", vec!["approved", "denied"]),
+        ("task", vec!["completed", "failed", "rejected"]),
+    ];
     for (kind, good) in &allowed {
         for outcome in ["answered", "approved", "denied", "completed", "failed", "rejected", "open", ""] {
             let body = json!({"target": w.billing.target(), "body": "q", "kind": kind});
@@ -120,7 +127,9 @@ async fn outcomes_belong_to_kinds(w: World) {
 }
 
 async fn choices_bind_the_answer(w: World) {
-    let ask = |kind: &str| w.ann.api.post("/requests", json!({"target": w.billing.target(), "body": "q", "kind": kind, "choices": ["Yes", "No"]}));
+    let ask = |kind: &str| {
+        w.ann.api.post("/requests", json!({"target": w.billing.target(), "body": "q", "kind": kind, "choices": ["Yes", "No"]}))
+    };
     let question = ask("question").await.created().id();
     for wrong in [json!("yes"), json!("Maybe"), json!(["Yes"]), json!({"Yes": true}), json!(true), json!("Yes "), json!("")] {
         answer(&w.billing.api, &question, wrong).await.invalid("answer");
@@ -196,14 +205,17 @@ async fn what_is_due_is_closed_for_every_reader(w: World) {
     cancel(&w.builder.api, &asked.id(), 1).await.refused(409, "request_closed");
     // The requester hears of it; nobody is asked any more.
     let result = beepgrid_tests::wait::until("the sweeper", || async { w.builder.lease(10).await.pop() }).await;
-    assert_eq!((result["kind"].as_str(), result["payload"]["request"]["state"].as_str()), (Some("request_result"), Some("expired")));
+    assert_eq!(
+        (result["kind"].as_str(), result["payload"]["request"]["state"].as_str()),
+        (Some("request_result"), Some("expired"))
+    );
     assert!(w.billing.lease(10).await.is_empty());
 }
 
 async fn an_answer_after_expiry_changes_nothing(w: World) {
     let body = json!({"target": w.billing.target(), "body": "q", "expires_at": w.after(60).to_string()});
     let asked = w.ann.api.post("/requests", body).await.created().id();
-    w.site.advance(std::time::Duration::from_micros(60_000_000));
+    w.site.advance(std::time::Duration::from_millis(60_001));
     answer(&w.billing.api, &asked, json!("late")).await.refused(409, "request_closed");
     let seen = get(&w.ann.api, &asked).await;
     assert_eq!(seen["state"], "expired");
@@ -211,7 +223,9 @@ async fn an_answer_after_expiry_changes_nothing(w: World) {
 }
 
 async fn an_action_is_bounded_and_expires_in_a_week(w: World) {
-    let ask = |action: Value| w.builder.api.post("/requests", json!({"target": w.ann.target(), "body": "go?", "kind": "approval", "action": action}));
+    let ask = |action: Value| {
+        w.builder.api.post("/requests", json!({"target": w.ann.target(), "body": "go?", "kind": "approval", "action": action}))
+    };
     let asked = ask(action(&w.builder.id)).await.created();
     assert_eq!(asked["expires_at"], json!(w.after(7 * 86_400).to_string()));
     assert_eq!(asked["action"], action(&w.builder.id));
@@ -289,7 +303,8 @@ async fn two_deciders_at_once_and_one_wins(w: World) {
     for _ in 0..10 {
         let body = json!({"conversation_id": chat, "body": "go?", "kind": "approval"});
         let asked = w.ann.api.post("/requests", body).await.created().id();
-        let (yes, no) = tokio::join!(respond(&w.builder.api, &asked, "approved", 1), respond(&w.billing.api, &asked, "denied", 1));
+        let (yes, no) =
+            tokio::join!(respond(&w.builder.api, &asked, "approved", 1), respond(&w.billing.api, &asked, "denied", 1));
         let won = [&yes, &no].iter().filter(|a| a.status == 200).count();
         assert_eq!(won, 1, "{} / {}", yes.text, no.text);
         let lost = if yes.status == 200 { &no } else { &yes };
@@ -339,7 +354,8 @@ async fn nothing_follows_a_final_state(w: World) {
 }
 
 async fn a_replacement_needs_its_own_answer(w: World) {
-    let body = json!({"target": w.billing.target(), "body": "delete X?", "kind": "approval", "choices": ["a", "b"], "title": "T"});
+    let body =
+        json!({"target": w.billing.target(), "body": "delete X?", "kind": "approval", "choices": ["a", "b"], "title": "T"});
     let first = w.builder.api.post("/requests", body).await.created();
     let shown = w.billing.lease_one().await;
     w.billing.ack(&shown).await;
@@ -349,7 +365,10 @@ async fn a_replacement_needs_its_own_answer(w: World) {
     assert_eq!((previous.id(), previous["state"].as_str(), previous.n("version")), (first.id(), Some("superseded"), 2));
     assert_eq!(previous["closed_by"], json!(w.builder.id));
     assert_ne!(replacement.id(), first.id());
-    assert_eq!((replacement["state"].as_str(), replacement.n("version"), replacement["body"].as_str()), (Some("open"), 1, Some("delete Y?")));
+    assert_eq!(
+        (replacement["state"].as_str(), replacement.n("version"), replacement["body"].as_str()),
+        (Some("open"), 1, Some("delete Y?"))
+    );
     for kept in ["kind", "title", "choices", "conversation_id", "recipient_ids", "requester_id"] {
         assert_eq!(replacement[kept], first[kept], "{kept}");
     }
@@ -371,7 +390,11 @@ async fn replacing_keeps_the_audience_that_is_left(w: World) {
     assert_eq!(asked.list("recipient_ids").len(), 2);
     let membership = format!("/conversations/{chat}/membership");
     w.ann.api.post(&membership, json!({"operation": "remove", "version": 1, "members": [w.billing.id]})).await.ok();
-    w.ann.api.post(&membership, json!({"operation": "add", "version": 2, "members": [w.hidden.id], "share_history": true})).await.ok();
+    w.ann
+        .api
+        .post(&membership, json!({"operation": "add", "version": 2, "members": [w.hidden.id], "share_history": true}))
+        .await
+        .ok();
     let path = format!("/requests/{}/replace", asked.id());
     let replaced = w.ann.api.post(&path, json!({"version": 1, "body": "r"})).key("k").await.created();
     assert_eq!(replaced["replacement"]["recipient_ids"], json!([w.builder.id]));
@@ -379,7 +402,8 @@ async fn replacing_keeps_the_audience_that_is_left(w: World) {
 
 async fn only_the_requester_replaces(w: World) {
     let asked = w.ask(&w.builder.api, &w.ann.target(), "q").await.id();
-    let replace = |api: &Api, key: &str| api.post(&format!("/requests/{asked}/replace"), json!({"version": 1, "body": "r"})).key(key);
+    let replace =
+        |api: &Api, key: &str| api.post(&format!("/requests/{asked}/replace"), json!({"version": 1, "body": "r"})).key(key);
     replace(&w.ann.api, "a").await.forbidden();
     replace(&w.owner.api, "b").await.forbidden();
     replace(&w.bob.api, "c").await.not_found();
@@ -418,10 +442,16 @@ async fn a_group_ask_is_decided_once(w: World) {
     respond(&w.billing.api, &asked.id(), "denied", 1).await.refused(409, "request_closed");
     // Who had taken it hears that it is gone; for who had not, it never was.
     let withdrawn = w.billing.lease_one().await;
-    assert_eq!((withdrawn["kind"].as_str(), withdrawn["payload"]["type"].as_str()), (Some("request_withdrawn"), Some("request_withdrawn")));
+    assert_eq!(
+        (withdrawn["kind"].as_str(), withdrawn["payload"]["type"].as_str()),
+        (Some("request_withdrawn"), Some("request_withdrawn"))
+    );
     assert!(w.hidden.lease(10).await.is_empty());
     let result = w.builder.lease_one().await;
-    assert_eq!((result["kind"].as_str(), result["payload"]["request"]["response"]["outcome"].as_str()), (Some("request_result"), Some("approved")));
+    assert_eq!(
+        (result["kind"].as_str(), result["payload"]["request"]["response"]["outcome"].as_str()),
+        (Some("request_result"), Some("approved"))
+    );
 }
 
 async fn a_group_ask_shows_others_the_state_alone(w: World) {

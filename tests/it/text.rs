@@ -29,7 +29,11 @@ async fn times_are_normalised_and_kept_to_microseconds(w: World) {
         assert_eq!(w.ann.api.get(&format!("/requests/{}", asked.id())).await.ok()["expires_at"], kept);
     }
     for odd in ["2026-12-24T12:00:00", "2026-12-24 12:00", "2026-12-24T24:00:00Z", "2026-02-30T12:00:00Z", "20261224T120000Z"] {
-        w.builder.api.post("/requests", json!({"target": w.ann.target(), "body": "q", "expires_at": odd})).await.invalid("expires_at");
+        w.builder
+            .api
+            .post("/requests", json!({"target": w.ann.target(), "body": "q", "expires_at": odd}))
+            .await
+            .invalid("expires_at");
     }
 }
 
@@ -41,7 +45,13 @@ async fn due_times_follow_the_instant_and_not_the_text(w: World) {
         let utc = at(micros).plus(std::time::Duration::from_secs(3 * 3_600)).to_string();
         utc.replace('Z', "+03:00")
     };
-    let texts = [(1, at(0).to_string()), (2, east(100_000)), (3, at(120_000).to_string()), (4, east(500_000)), (5, at(1_000_000).to_string())];
+    let texts = [
+        (1, at(0).to_string()),
+        (2, east(100_000)),
+        (3, at(120_000).to_string()),
+        (4, east(500_000)),
+        (5, at(1_000_000).to_string()),
+    ];
     let mut ids = Vec::new();
     for (order, text) in texts.iter().rev() {
         let body = json!({"target": w.ann.target(), "body": order.to_string(), "expires_at": text});

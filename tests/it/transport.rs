@@ -72,7 +72,9 @@ async fn unknown_paths_have_our_shape(w: World) {
 }
 
 async fn another_method_is_405(w: World) {
-    for (method, path) in [(Method::DELETE, "/me"), (Method::GET, "/messages"), (Method::PUT, "/requests"), (Method::GET, "/inbox/lease")] {
+    for (method, path) in
+        [(Method::DELETE, "/me"), (Method::GET, "/messages"), (Method::PUT, "/requests"), (Method::GET, "/inbox/lease")]
+    {
         w.owner.api.call(method, path).await.refused(405, "method_not_allowed");
     }
 }
@@ -134,7 +136,12 @@ async fn wrong_query_values_are_refused(w: World) {
         w.builder.api.get(&format!("/requests/{request}?wait_ms={wait}")).await.invalid("wait_ms");
     }
     w.builder.api.get(&format!("/requests/{request}?wait_ms=0")).await.ok();
-    for (query, field) in [("kind=robot", "kind"), ("kind=agent&limit=0", "limit"), ("kind=agent&limit=201", "limit"), ("kind=agent&limit=x", "limit")] {
+    for (query, field) in [
+        ("kind=robot", "kind"),
+        ("kind=agent&limit=0", "limit"),
+        ("kind=agent&limit=201", "limit"),
+        ("kind=agent&limit=x", "limit"),
+    ] {
         w.builder.api.get(&format!("/directory?{query}")).await.invalid(field);
     }
     w.builder.api.get("/directory?kind=agent&cursor=nonsense").await.refused(400, "invalid_cursor");

@@ -93,9 +93,8 @@ impl Proxy {
 
     /// The idempotency keys of the requests since the last count.
     pub fn keys(&self) -> Vec<Option<String>> {
-        let key = |head: String| {
-            head.lines().find_map(|line| line.strip_prefix("idempotency-key:").map(|key| key.trim().to_owned()))
-        };
+        let key =
+            |head: String| head.lines().find_map(|line| line.strip_prefix("idempotency-key:").map(|key| key.trim().to_owned()));
         self.heads().into_iter().map(key).collect()
     }
 }
@@ -162,7 +161,7 @@ fn one_shot(request: &[u8]) -> Vec<u8> {
 
 async fn read_message(client: &mut TcpStream) -> Option<Vec<u8>> {
     let mut read = Vec::new();
-    let mut chunk = [0; 16 * 1024];
+    let mut chunk = vec![0; 16 * 1024];
     loop {
         if let Some(end) = find(&read, b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&read[..end]).to_lowercase();

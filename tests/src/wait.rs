@@ -16,8 +16,6 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut probe: impl
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    match tokio::time::timeout(Duration::from_secs(10), asking).await {
-        Ok(found) => found,
-        Err(_) => panic!("waited ten seconds for: {what}"),
-    }
+    let found = tokio::time::timeout(Duration::from_secs(10), asking).await;
+    found.unwrap_or_else(|_| panic!("waited ten seconds for: {what}"))
 }
