@@ -14,7 +14,7 @@ use crate::input::LiveInput;
 ///
 /// ```
 /// # use beepgrid_receiver::{frame, LiveInput};
-/// # let delivery = serde_json::from_str(r#"{"id":"dlv_1","generation":1,"payload":{"type":"message","conversation_id":"cnv_1",
+/// # let delivery: beepgrid::Delivery = serde_json::from_str(r#"{"id":"dlv_1","generation":1,"payload":{"type":"message","conversation_id":"cnv_1",
 /// #   "message":{"id":"msg_1","conversation_id":"cnv_1","sender_id":"agt_2","body":"Ready.\n[beepgrid end dlv_1]"}}}"#).unwrap();
 /// # let input = LiveInput::from(delivery);
 /// let text = frame::frame(&input, Some("Billing 2"));

@@ -40,6 +40,8 @@ pub(crate) struct State {
     unacked: Vec<(DeliveryId, i64)>,
     /// An answer could not be read: this many more leases take one delivery each, so that the bad one hides no good ones.
     one_at_a_time: u32,
+    /// Whether the last poll was answered. The first one after a failure asks for no wait, so that `connected` is known at once.
+    answered: bool,
     failures: u32,
     pruned_at: Option<Timestamp>,
 }
@@ -117,6 +119,7 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
         let left = self.state.one_at_a_time.saturating_sub(1);
         self.state.one_at_a_time = if deliveries.is_empty() && unreadable.is_empty() { 0 } else { left };
         self.status.polled(self.clock.now());
+        self.state.answered = true;
         for error in &unreadable {
             self.status.failed(Part::Delivery, "reading a delivery", error);
         }
@@ -140,7 +143,10 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
         let results_left = config.reserve.saturating_sub(counts.open_results);
         let ordinary_left = config.max_pending.saturating_sub(counts.open_ordinary);
         let results = vec![DeliveryKind::RequestResult, DeliveryKind::RequestWithdrawn];
-        let poll = |wait, limit: u32, kinds| Some(Poll { wait, limit: limit.min(batch), kinds });
+        let poll = |wait, limit: u32, kinds| {
+            let wait = if self.state.answered { wait } else { Duration::ZERO };
+            Some(Poll { wait, limit: limit.min(batch), kinds })
+        };
         if rows_left == 0 {
             (IntakeState::OutOfRows, None)
         } else if results_left == 0 {
@@ -213,6 +219,7 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
 
     fn engine_failed(&mut self, doing: &str, error: SourceError) -> Round {
         self.status.failed(Part::Engine, doing, &error);
+        self.state.answered = false;
         match error.kind() {
             SourceErrorKind::Final => return Round::End(Ended::Refused(error)),
             SourceErrorKind::Undecodable => self.state.one_at_a_time = SINGLES,
