@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::service::actor::{Actor, Caller, Need, TokenDigest};
 use crate::service::permissions::RulesCache;
 use crate::service::presence::Presence;
+use crate::service::seal::SecretKey;
 use crate::service::{Refusal, cursor};
 use crate::signals::Signals;
 use crate::store::{ReadTx, Store, WriteTx, keys};
@@ -27,7 +28,13 @@ const TOKEN_GLANCES: usize = 10_000;
 pub(crate) struct Settings {
     pub(crate) workspace: String,
     pub(crate) environment: String,
-    /// Authenticates cursors.
+    /// The origin for callbacks and links.
+    pub(crate) public_url: String,
+    /// Whether the Coordinator has a model provider.
+    pub(crate) coordinator_configured: bool,
+    /// Seals channel secrets.
+    pub(crate) secret_key: SecretKey,
+    /// Authenticates cursors; derived from the secret key.
     pub(crate) cursor_key: cursor::Key,
 }
 

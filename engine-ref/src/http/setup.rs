@@ -3,9 +3,9 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, patch, post};
 use axum::{Json, Router};
-use beepgrid::{Credential, CredentialInput, EnrollInput, IssuedCredential, Me, Permission, RevokeInput, Session};
+use beepgrid::{Credential, CredentialEdit, CredentialInput, CredentialReplacement, EnrollInput, IssuedCredential, Me, Permission, RevokeInput, RotateInput, Session};
 
 use super::answer::done;
 use super::extract::{Input, MaybeKey, NoKey, PathId};
@@ -20,6 +20,8 @@ pub(super) fn routes() -> Router<Core> {
         .route("/enroll", post(enroll))
         .route("/credentials", get(credentials).post(create_credential))
         .route("/credentials/renew", post(renew_credential))
+        .route("/credentials/{id}", patch(edit_credential))
+        .route("/credentials/{id}/rotate", post(rotate_credential))
         .route("/credentials/{id}/revoke", post(revoke_credential))
 }
 
@@ -39,7 +41,10 @@ async fn enroll(
 }
 
 async fn credentials(caller: Caller, State(core): State<Core>) -> Result<Response, Refusal> {
-    let (list, more): (Vec<Credential>, bool) = core.read(&caller, Need::Ceiling(Permission::Read), setup::list).await?;
+    let (mut list, more): (Vec<Credential>, bool) = core.read(&caller, Need::Ceiling(Permission::Read), setup::list).await?;
+    for credential in &mut list {
+        credential.last_used_at = core.presence().last_used(&credential.id, credential.last_used_at);
+    }
     let mut response = Json(list).into_response();
     if more {
         response.headers_mut().insert("x-more", axum::http::HeaderValue::from_static("true"));
@@ -57,6 +62,31 @@ async fn create_credential(
     let need = Need::Ceiling(Permission::Manage);
     let issued = core.write(&caller, need, move |tx, actor| setup::create_credential(tx, actor, &input)).await?;
     Ok((StatusCode::CREATED, Json(issued)))
+}
+
+async fn edit_credential(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<CredentialEdit>,
+) -> Result<Response, Refusal> {
+    setup::check_edit(&input)?;
+    let keyed = Keyed { operation: "edit_credential", key, path: vec![id.clone()] };
+    let need = Need::Ceiling(Permission::Manage);
+    core.keyed(&caller, need, keyed, (id, input), setup::edit, |tx, _, _, id| setup::for_author(tx, id)).await.map(done)
+}
+
+async fn rotate_credential(
+    caller: Caller,
+    State(core): State<Core>,
+    _: NoKey,
+    PathId(id): PathId,
+    Input(input): Input<RotateInput>,
+) -> Result<Json<CredentialReplacement>, Refusal> {
+    setup::check_rotate(&input)?;
+    let need = Need::Ceiling(Permission::Manage);
+    core.write(&caller, need, move |tx, actor| setup::rotate(tx, actor, &(id, input))).await.map(Json)
 }
 
 async fn renew_credential(caller: Caller, State(core): State<Core>, _: NoKey) -> Result<Json<Credential>, Refusal> {

@@ -33,8 +33,9 @@ pub(crate) struct Rules {
 /// What a rule may be narrowed to: the bound action of an ask.
 pub(crate) type Descriptor<'d> = Option<&'d Action>;
 
+/// Compiled rules of one subject, or of a proposal that is looked at before it is saved.
 #[derive(Debug, Default)]
-struct SubjectRules {
+pub(crate) struct SubjectRules {
     allows: HashMap<RuleAction, Matcher>,
     denies: HashMap<RuleAction, Matcher>,
 }
@@ -108,15 +109,19 @@ fn narrowed_matches(rule: &PermissionRule, party: &Party, descriptor: Descriptor
 
 impl SubjectRules {
     fn load(tx: &ReadTx<'_>, subject: &PrincipalId) -> Result<Self, Refusal> {
+        Ok(Self::compile(policies::rules_reaching(tx, subject)?))
+    }
+
+    pub(crate) fn compile(rules: impl IntoIterator<Item = PermissionRule>) -> Self {
         let mut compiled = Self::default();
-        for rule in policies::rules_reaching(tx, subject)? {
+        for rule in rules {
             let side = if rule.effect == Some(Effect::Deny) { &mut compiled.denies } else { &mut compiled.allows };
             side.entry(rule.action.clone()).or_default().add(rule);
         }
-        Ok(compiled)
+        compiled
     }
 
-    fn denied(&self, tx: &ReadTx<'_>, action: &RuleAction, party: &Party) -> Result<bool, Refusal> {
+    pub(crate) fn denied(&self, tx: &ReadTx<'_>, action: &RuleAction, party: &Party) -> Result<bool, Refusal> {
         let hit = |action: &RuleAction| match self.denies.get(action) {
             Some(matcher) => matcher.matches(tx, party, None),
             None => Ok(false),
@@ -126,7 +131,7 @@ impl SubjectRules {
         Ok(by_view || hit(action)?)
     }
 
-    fn allowed(
+    pub(crate) fn allowed(
         &self,
         tx: &ReadTx<'_>,
         action: &RuleAction,
@@ -137,6 +142,40 @@ impl SubjectRules {
             Some(matcher) if matcher.matches(tx, party, descriptor)? => Ok(!self.denied(tx, action, party)?),
             _ => Ok(false),
         }
+    }
+
+    /// Whether `party` may be known of: by a `view` rule, or by a `message` or `ask` rule that names it or its kind. A rule on a
+    /// group reaches its members for its own action only and does not show who they are.
+    pub(crate) fn views(&self, tx: &ReadTx<'_>, party: &Party) -> Result<bool, Refusal> {
+        if self.denied(tx, &RuleAction::View, party)? {
+            return Ok(false);
+        }
+        if self.allowed(tx, &RuleAction::View, party, None)? {
+            return Ok(true);
+        }
+        for action in [RuleAction::Message, RuleAction::Ask] {
+            let itself = self.allows.get(&action).is_some_and(|matcher| {
+                matcher.matches_itself(party) || matcher.narrowed.iter().any(|rule| rule.target_id == party.id.as_str())
+            });
+            if itself && !self.denied(tx, &action, party)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a rule with this action names the group itself, and no deny does.
+    pub(crate) fn allows_group(&self, action: &RuleAction, group: &str) -> bool {
+        let names = |side: &HashMap<RuleAction, Matcher>, action: &RuleAction| {
+            side.get(action).is_some_and(|matcher| matcher.all_groups || matcher.groups.contains(group))
+        };
+        let denied = names(&self.denies, action) || names(&self.denies, &RuleAction::View);
+        !denied && names(&self.allows, action)
+    }
+
+    /// Whether resources of `kind` (or all) may be managed.
+    pub(crate) fn manages(&self, kind: &str) -> bool {
+        self.allows.get(&RuleAction::Manage).is_some_and(|matcher| matcher.kinds.contains(kind) || matcher.kinds.contains("*"))
     }
 }
 
@@ -196,25 +235,9 @@ impl Rules {
         self.of(tx, subject)?.allowed(tx, action, party, descriptor)
     }
 
-    /// Whether `subject` may know of `party`: by a `view` rule, or by a `message` or `ask` rule that names it or its kind.
-    /// A rule on a group reaches its members for its own action only and does not show who they are.
+    /// Whether `subject` may know of `party`.
     pub(crate) fn views(&self, tx: &ReadTx<'_>, subject: &PrincipalId, party: &Party) -> Result<bool, Refusal> {
-        let rules = self.of(tx, subject)?;
-        if rules.denied(tx, &RuleAction::View, party)? {
-            return Ok(false);
-        }
-        if rules.allowed(tx, &RuleAction::View, party, None)? {
-            return Ok(true);
-        }
-        for action in [RuleAction::Message, RuleAction::Ask] {
-            let itself = rules.allows.get(&action).is_some_and(|matcher| {
-                matcher.matches_itself(party) || matcher.narrowed.iter().any(|rule| rule.target_id == party.id.as_str())
-            });
-            if itself && !rules.denied(tx, &action, party)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.of(tx, subject)?.views(tx, party)
     }
 
     /// Whether a deny of `subject` on `action` matches `party`.
@@ -236,12 +259,7 @@ impl Rules {
         action: &RuleAction,
         group: &str,
     ) -> Result<bool, Refusal> {
-        let rules = self.of(tx, subject)?;
-        let names = |side: &HashMap<RuleAction, Matcher>, action: &RuleAction| {
-            side.get(action).is_some_and(|matcher| matcher.all_groups || matcher.groups.contains(group))
-        };
-        let denied = names(&rules.denies, action) || names(&rules.denies, &RuleAction::View);
-        Ok(!denied && names(&rules.allows, action))
+        Ok(self.of(tx, subject)?.allows_group(action, group))
     }
 
     /// The runtime connections that `subject`'s rules name one by one.
@@ -253,11 +271,7 @@ impl Rules {
 
     /// Whether `subject` may manage resources of `kind` (or all).
     pub(crate) fn manages(&self, tx: &ReadTx<'_>, subject: &PrincipalId, kind: &str) -> Result<bool, Refusal> {
-        let rules = self.of(tx, subject)?;
-        Ok(rules
-            .allows
-            .get(&RuleAction::Manage)
-            .is_some_and(|matcher| matcher.kinds.contains(kind) || matcher.kinds.contains("*")))
+        Ok(self.of(tx, subject)?.manages(kind))
     }
 
     /// Whether `subject` itself holds everything that `rule` would grant: a delegate grants nothing that it does not hold.

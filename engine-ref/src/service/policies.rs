@@ -93,6 +93,11 @@ fn resolve_rules(tx: &ReadTx<'_>, actor: &Actor, rules: &[PermissionRule]) -> Re
         .collect()
 }
 
+/// Whether the actor could grant these rules now.
+pub(crate) fn may_grant(tx: &ReadTx<'_>, actor: &Actor, rules: &[PermissionRule]) -> Result<(), Refusal> {
+    resolve_rules(tx, actor, rules).map(drop)
+}
+
 fn resolve_rule(tx: &ReadTx<'_>, actor: &Actor, rule: &PermissionRule) -> Result<PermissionRule, Refusal> {
     let mut resolved = rule.clone();
     if resolved.effect == Some(Effect::Allow) {

@@ -1,5 +1,7 @@
 //! Credentials: digests, never tokens.
 
+pub(crate) mod pages;
+
 use beepgrid::{CredentialId, CredentialKind, InstanceId, Permission, PrincipalId, PrincipalKind, Timestamp};
 
 use super::{ReadTx, Row, StoreError, WriteTx};
@@ -223,5 +225,41 @@ pub(crate) fn touch(tx: &WriteTx<'_>, id: &CredentialId, used: Timestamp) -> Res
     // Index: primary key.
     let sql = "UPDATE credentials SET last_used_at = :used WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :used)";
     tx.execute(sql, &[("id", id), ("used", &used)])?;
+    Ok(())
+}
+
+/// Stores name, ceiling and ends of a credential under its next version.
+pub(crate) fn update(tx: &WriteTx<'_>, row: &CredentialRow) -> Result<(), StoreError> {
+    let permissions = row.permissions.as_ref().map(|words| join(words));
+    tx.execute(
+        "UPDATE credentials SET name = :name, permissions = :permissions, expires_at = :expires, renewable_until = :renewable,
+                version = version + 1
+         WHERE id = :id",
+        &[
+            ("name", &row.name),
+            ("permissions", &permissions),
+            ("expires", &row.expires_at),
+            ("renewable", &row.renewable_until),
+            ("id", &row.id),
+        ],
+    )?;
+    Ok(())
+}
+
+/// Gives a credential a new token; the one before works until `previous_until`, the one before that no more.
+pub(crate) fn rotate(
+    tx: &WriteTx<'_>,
+    id: &CredentialId,
+    digest: &[u8; 32],
+    hint: &str,
+    previous_until: Option<Timestamp>,
+) -> Result<(), StoreError> {
+    tx.execute(
+        "UPDATE credentials
+         SET previous_digest = CASE WHEN CAST(:until AS BIGINT) IS NULL THEN NULL ELSE digest END, previous_until = :until,
+             digest = :digest, token_hint = :hint, version = version + 1
+         WHERE id = :id",
+        &[("until", &previous_until), ("digest", digest), ("hint", &hint), ("id", id)],
+    )?;
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Roles, role bindings and contact policies: where rules come from.
 
-use beepgrid::{PermissionRule, PrincipalId, RoleBinding, RoleId, Timestamp};
+pub(crate) mod pages;
+
+use beepgrid::{PermissionRule, PrincipalId, RoleBinding, RoleBindingId, RoleId, Timestamp};
 
 use super::credentials::time;
 use super::principals::stored_json;
@@ -48,23 +50,76 @@ pub(crate) fn rules_reaching(tx: &ReadTx<'_>, subject: &PrincipalId) -> Result<V
     Ok(rules)
 }
 
+/// A set of rules that reaches a subject, and the way it comes.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceRow {
+    /// The role and its binding; `None` for the subject's own policy.
+    pub(crate) role: Option<(RoleId, String, RoleBindingId)>,
+    /// The group through which a role comes; `None` for a direct one.
+    pub(crate) via: Option<String>,
+    pub(crate) rules: Vec<PermissionRule>,
+}
+
+/// Every set of rules that reaches a subject, roles in order of their bindings.
+pub(crate) fn sources_reaching(tx: &ReadTx<'_>, subject: &str) -> Result<Vec<SourceRow>, StoreError> {
+    // Indices as in `rules_reaching`. Asked by people, not on the path of a send.
+    tx.query(
+        "SELECT NULL AS binding_id, NULL AS role_id, NULL AS name, NULL AS via, rules FROM contact_policies WHERE subject_id = :subject
+         UNION ALL
+         SELECT b.id AS binding_id, r.id AS role_id, r.name, NULL AS via, r.rules
+         FROM role_bindings b JOIN roles r ON r.id = b.role_id
+         WHERE b.subject_id = :subject AND b.subject_kind = 'principal'
+         UNION ALL
+         SELECT b.id AS binding_id, r.id AS role_id, r.name, m.group_id AS via, r.rules
+         FROM group_members m JOIN role_bindings b ON b.subject_id = m.group_id AND b.subject_kind = 'group'
+                              JOIN roles r ON r.id = b.role_id
+         WHERE m.principal_id = :subject
+         ORDER BY binding_id",
+        &[("subject", &subject)],
+    )?
+    .iter()
+    .map(|row| {
+        let role = match (row.opt_text("role_id")?, row.opt_text("name")?, row.opt_text("binding_id")?) {
+            (Some(role), Some(name), Some(binding)) => Some((role.into(), name, binding.into())),
+            _ => None,
+        };
+        Ok(SourceRow { role, via: row.opt_text("via")?, rules: stored_json(row, "rules")? })
+    })
+    .collect()
+}
+
+/// The subjects of a role's bindings.
+pub(crate) fn bindings_of_role(tx: &ReadTx<'_>, role: &RoleId, limit: i64) -> Result<Vec<RoleBinding>, StoreError> {
+    // Index: role_bindings_once.
+    tx.query(
+        "SELECT * FROM role_bindings WHERE role_id = :role ORDER BY id LIMIT :limit",
+        &[("role", role), ("limit", &limit)],
+    )?
+    .iter()
+    .map(binding)
+    .collect()
+}
+
 /// Gives the workspace a new policy epoch, in the transaction of the change.
 pub(crate) fn set_epoch(tx: &WriteTx<'_>, epoch: &str) -> Result<(), StoreError> {
     tx.execute("UPDATE workspace SET epoch = :epoch WHERE id = 1", &[("epoch", &epoch)])?;
     Ok(())
 }
 
+fn role_row(row: &Row) -> Result<RoleRow, StoreError> {
+    Ok(RoleRow {
+        id: row.text("id")?.into(),
+        name: row.text("name")?,
+        rules: stored_json(row, "rules")?,
+        version: row.int("version")?,
+        created_at: time(row, "created_at")?,
+    })
+}
+
 /// One role.
 pub(crate) fn role(tx: &ReadTx<'_>, id: &str) -> Result<Option<RoleRow>, StoreError> {
     // Index: primary key.
-    let Some(row) = tx.find("SELECT * FROM roles WHERE id = :id", &[("id", &id)])? else { return Ok(None) };
-    Ok(Some(RoleRow {
-        id: row.text("id")?.into(),
-        name: row.text("name")?,
-        rules: stored_json(&row, "rules")?,
-        version: row.int("version")?,
-        created_at: time(&row, "created_at")?,
-    }))
+    tx.find("SELECT * FROM roles WHERE id = :id", &[("id", &id)])?.map(|row| role_row(&row)).transpose()
 }
 
 /// Stores a role.

@@ -24,8 +24,9 @@ macro_rules! setters {
 }
 
 mod access;
+mod answers;
+mod channels;
 mod chats;
-mod setup;
 mod events;
 mod executions;
 mod files;
@@ -34,13 +35,16 @@ mod ids;
 mod messages;
 mod queries;
 mod requests;
+mod setup;
 mod time;
 mod vocabulary;
 mod workers;
 
+pub use self::time::*;
 pub use access::*;
+pub use answers::*;
+pub use channels::*;
 pub use chats::*;
-pub use setup::*;
 pub use events::*;
 pub use executions::*;
 pub use files::*;
@@ -49,10 +53,9 @@ pub use ids::*;
 pub use messages::*;
 pub use queries::*;
 pub use requests::*;
-pub use self::time::*;
+pub use setup::*;
 pub use vocabulary::*;
 pub use workers::*;
-
 
 #[cfg(test)]
 mod golden;

@@ -8,8 +8,12 @@
 )]
 
 mod access;
+mod answers;
+mod channels;
 mod chats;
+mod coordinator;
 mod events;
+mod executions;
 mod identity;
 mod limits;
 mod messages;
@@ -197,6 +201,16 @@ operations! {
     RESPOND: "respond", Requests, Post "/api/v1/requests/{id}/respond", Keyed, 200;
     CANCEL: "cancel", Requests, Post "/api/v1/requests/{id}/cancel", Keyed, 200;
     REPLACE_REQUEST: "replace_request", Requests, Post "/api/v1/requests/{id}/replace", Keyed, 201;
+    SUPERSEDE: "supersede", Requests, Post "/api/v1/requests/{id}/supersede", Keyed, 200;
+    SET_REQUEST_BLOCKING: "set_request_blocking", Requests, Post "/api/v1/requests/{id}/blocking", Keyed, 200;
+    REQUEST_TRACE: "request_trace", Requests, Get "/api/v1/requests/{id}/trace", Read, 200;
+    ANSWERS: "answers", Requests, Get "/api/v1/answers", Read, 200;
+    PUBLISH_ANSWER: "publish_answer", Requests, Post "/api/v1/answers", Keyed, 201;
+    INVALIDATE_ANSWER: "invalidate_answer", Requests, Post "/api/v1/answers/{id}/invalidate", Keyed, 200;
+    ANSWER_AND_SHARE: "answer_and_share", Requests, Post "/api/v1/requests/{id}/answer-and-share", Keyed, 201;
+
+    REDEEM: "redeem", Executions, Post "/api/v1/requests/{id}/redeem", Keyed, 201;
+    REPORT_EXECUTION: "report_execution", Executions, Post "/api/v1/executions/{id}/report", Keyed, 200;
 
     INBOX: "inbox", Workers, Post "/api/v1/inbox/lease", Once, 200;
     ACK: "ack", Workers, Post "/api/v1/inbox/{id}/ack", Once, 200;
@@ -233,6 +247,23 @@ operations! {
     ACCESS: "access", Queries, Get "/api/v1/access", Read, 200;
     CAPABILITIES: "capabilities", Queries, Post "/api/v1/capabilities", Read, 200;
     PREVIEW_CONTACT_PERMISSIONS: "preview_contact_permissions", Queries, Post "/api/v1/contact-permissions/preview", Read, 200;
+
+    CREATE_CONNECTION: "create_connection", Channels, Post "/api/v1/connections", Keyed, 201;
+    EDIT_CONNECTION: "edit_connection", Channels, Patch "/api/v1/connections/{id}", Keyed, 200;
+    DELETE_CONNECTION: "delete_connection", Channels, Delete "/api/v1/connections/{id}", Keyed, 200;
+    CONNECTION_SETUP: "connection_setup", Channels, Get "/api/v1/connections/{id}/setup", Read, 200;
+    CONNECTION_DIAGNOSTICS: "connection_diagnostics", Channels, Get "/api/v1/connections/{id}/diagnostics", Read, 200;
+    CREATE_DESTINATION: "create_destination", Channels, Post "/api/v1/destinations", Keyed, 201;
+    EDIT_DESTINATION: "edit_destination", Channels, Patch "/api/v1/destinations/{id}", Keyed, 200;
+    DELETE_DESTINATION: "delete_destination", Channels, Delete "/api/v1/destinations/{id}", Keyed, 200;
+    CREATE_ACCOUNT_LINK: "create_account_link", Channels, Post "/api/v1/account-links", Keyed, 201;
+    DELETE_ACCOUNT_LINK: "delete_account_link", Channels, Delete "/api/v1/account-links/{id}", Keyed, 200;
+    PREVIEW_ROUTE: "preview_route", Channels, Post "/api/v1/routes/preview", Read, 200;
+    DELIVERY_PREFERENCES: "delivery_preferences", Channels, Get "/api/v1/people/{id}/delivery-preferences", Read, 200;
+    SAVE_DELIVERY_PREFERENCES: "save_delivery_preferences", Channels, Put "/api/v1/people/{id}/delivery-preferences", Keyed, 200;
+
+    ASSISTANCE: "assistance", Coordinator, Get "/api/v1/assistance", Read, 200;
+    UPDATE_ASSISTANCE: "update_assistance", Coordinator, Patch "/api/v1/assistance", Keyed, 200;
 }
 
 // Calls to routes that are newer than this version, see `Client::call`.

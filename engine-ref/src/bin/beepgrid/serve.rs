@@ -255,10 +255,16 @@ async fn known_owner(engine: &Engine, token: Option<SecretString>, file: PathBuf
 }
 
 fn builder(settings: &Settings, key: Option<[u8; 32]>) -> EngineBuilder {
-    let mut builder =
-        Engine::builder().address(settings.address).workspace(&settings.workspace).environment(&settings.environment);
+    let mut builder = Engine::builder()
+        .address(settings.address)
+        .public_url(&settings.public_url)
+        .workspace(&settings.workspace)
+        .environment(&settings.environment);
     if let Some(key) = key {
         builder = builder.secret_key(key);
+    }
+    if let Some(attachments) = &settings.attachments {
+        builder = builder.attachments(attachments.clone());
     }
     match &settings.database {
         // It has one user, and a copy is made first.
