@@ -5,6 +5,8 @@ CREATE TABLE workspace (
     id BIGINT PRIMARY KEY CHECK (id = 1),
     sequence BIGINT NOT NULL,
     epoch TEXT NOT NULL,
+    -- Events up to this sequence are gone.
+    events_floor BIGINT NOT NULL DEFAULT 0,
     created_at BIGINT NOT NULL
 );
 INSERT INTO workspace (id, sequence, epoch, created_at) VALUES (1, 0, '0', 0);
@@ -235,7 +237,15 @@ CREATE TABLE events (
     data TEXT NOT NULL,
     created_at BIGINT NOT NULL
 );
-CREATE INDEX events_conversation ON events (conversation_id, sequence);
+
+-- Where an event is looked for: a principal who may be able to see it, a conversation that it belongs to, or '*' for what each
+-- reader decides by its own rules (identities). Filled with the event, so that a reader's cost follows what concerns it; whether it
+-- may see an event is decided when it is read.
+CREATE TABLE event_readers (
+    reader TEXT {key} NOT NULL,
+    sequence BIGINT NOT NULL,
+    PRIMARY KEY (reader, sequence)
+);
 
 -- Idempotency: digest of the request and the ids of what it created; bodies are not kept.
 CREATE TABLE idempotency_keys (

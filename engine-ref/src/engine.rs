@@ -66,6 +66,7 @@ pub struct EngineBuilder {
     create_owner: bool,
     secret_key: Option<[u8; 32]>,
     hooks: Hooks,
+    keep_events: Option<Duration>,
 }
 
 impl EngineBuilder {
@@ -85,6 +86,7 @@ impl EngineBuilder {
             create_owner: true,
             secret_key: None,
             hooks: Hooks::default(),
+            keep_events: None,
         }
     }
 
@@ -161,6 +163,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Lets events go once they are this old; unset, they are kept for ever. A reader that comes back with an older position is
+    /// told so (`cursor_expired`).
+    pub fn keep_events(mut self, age: Duration) -> Self {
+        self.keep_events = Some(age);
+        self
+    }
+
     /// Runs on the store's writer when everything is written and nothing is committed; a test stops or kills there.
     #[cfg(feature = "testing")]
     pub fn before_commit(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
@@ -213,7 +222,11 @@ impl EngineBuilder {
         if given && !made {
             tracing::warn!("the workspace has an owner already; the bootstrap token was ignored");
         }
-        Ok(Engine::serve(core, listener, address, token, made))
+        let engine = Engine::serve(core, listener, address, token, made);
+        if let Some(age) = self.keep_events {
+            engine.jobs.spawn(background::retention::run(engine.core.clone(), age));
+        }
+        Ok(engine)
     }
 }
 

@@ -19,6 +19,10 @@ pub(crate) enum Signal {
     RequestClosed { request: RequestId },
     /// There are events up to this sequence.
     Event { sequence: i64 },
+    /// One of them may concern this principal.
+    EventFor { reader: PrincipalId },
+    /// One of them may concern anybody.
+    EventForAll,
     /// The permission rules have changed.
     Policy,
     /// A credential was revoked, or its owner disabled.
@@ -50,6 +54,7 @@ struct Hub {
     work: Topics<PrincipalId>,
     requests: Topics<RequestId>,
     access: Topics<PrincipalId>,
+    readers: Topics<PrincipalId>,
     policy: watch::Sender<()>,
     events: watch::Sender<i64>,
 }
@@ -60,6 +65,7 @@ impl Default for Hub {
             work: Topics::default(),
             requests: Topics::default(),
             access: Topics::default(),
+            readers: Topics::default(),
             policy: watch::Sender::new(()),
             events: watch::Sender::new(0),
         }
@@ -87,6 +93,11 @@ impl Signals {
         self.0.policy.subscribe()
     }
 
+    /// Waits for events that may concern a principal.
+    pub(crate) fn events_for(&self, reader: &PrincipalId) -> Subscription {
+        Subscription::new(&self.0, reader.clone(), |hub| &hub.readers)
+    }
+
     /// The newest event sequence, and each change of it.
     pub(crate) fn events(&self) -> watch::Receiver<i64> {
         self.0.events.subscribe()
@@ -101,6 +112,8 @@ impl Signals {
                 Signal::Access { principal } => self.0.access.wake(principal),
                 Signal::Policy => self.0.policy.send_replace(()),
                 Signal::Event { sequence } => self.newest_event(*sequence),
+                Signal::EventFor { reader } => self.0.readers.wake(reader),
+                Signal::EventForAll => self.0.readers.wake_all(),
             }
         }
     }
@@ -119,13 +132,14 @@ impl Signals {
         self.0.work.wake_all();
         self.0.requests.wake_all();
         self.0.access.wake_all();
+        self.0.readers.wake_all();
         self.0.policy.send_replace(());
         self.0.events.send_modify(|_| ());
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.0.work.lock().len() + self.0.requests.lock().len() + self.0.access.lock().len()
+        self.0.work.lock().len() + self.0.requests.lock().len() + self.0.access.lock().len() + self.0.readers.lock().len()
     }
 }
 

@@ -3,6 +3,7 @@
 mod expiry;
 mod parking;
 mod presence;
+pub(crate) mod retention;
 
 use tokio_util::task::TaskTracker;
 

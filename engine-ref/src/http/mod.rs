@@ -4,12 +4,14 @@ mod answer;
 mod caller;
 mod chats;
 mod error;
+mod events;
 mod extract;
 mod identity;
 mod json;
 mod messages;
 mod requests;
 mod setup;
+mod sse;
 mod workers;
 
 use std::any::Any;
@@ -39,7 +41,8 @@ pub(crate) fn router(core: Core) -> Router {
         .merge(messages::routes())
         .merge(chats::routes())
         .merge(requests::routes())
-        .merge(workers::routes());
+        .merge(workers::routes())
+        .merge(events::routes());
     Router::new()
         .nest("/api/v1", api)
         .route("/healthz", get(healthz))

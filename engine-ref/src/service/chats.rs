@@ -208,6 +208,9 @@ fn add(tx: &WriteTx<'_>, chat: &mut Chat<'_>, input: &ChatMembershipInput) -> Re
         let sequence = note(tx, chat, "conversation.member_added", Some(&party.id))?;
         let history_start = if input.share_history { chat.window } else { sequence };
         rows::join(tx, &chat.row.id, &party.id, history_start)?;
+        if input.share_history {
+            events::share_history(tx, &chat.row.id, &party.id, history_start)?;
+        }
         present.push(party);
     }
     if present.len() > MAX_CHAT_MEMBERS {

@@ -158,7 +158,8 @@ fn open(
 ) -> Result<ConversationId, Refusal> {
     let id: ConversationId = new_id(ConversationId::PREFIX);
     let shared = direct.is_none();
-    let sequence = events::record(
+    let founders: Vec<&str> = members.iter().map(|member| member.as_str()).collect();
+    let sequence = events::record_for(
         tx,
         &Event {
             kind: "conversation.created",
@@ -168,6 +169,7 @@ fn open(
             subject_id: id.as_str(),
             data: json!({ "id": id, "shared": shared }),
         },
+        &founders,
     )?;
     let row = ConversationRow {
         id: id.clone(),

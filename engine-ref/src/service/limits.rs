@@ -43,5 +43,11 @@ pub(crate) const MAX_PAGE: i64 = 200;
 pub(crate) const MAX_SEARCH_CHARS: usize = 200;
 /// Rows that one page scans.
 pub(crate) const MAX_SCAN: i64 = 5_000;
+/// Events of one page, unless asked for fewer.
+pub(crate) const DEFAULT_EVENTS: i64 = 100;
+/// Events of the largest page.
+pub(crate) const MAX_EVENTS: i64 = 500;
+/// Event streams that one principal may hold open.
+pub(crate) const MAX_STREAMS: usize = 8;
 /// Reads of one principal that wait for the end of a request.
 pub(crate) const MAX_WAITING_READS: usize = 16;

@@ -7,6 +7,7 @@ pub(crate) mod checks;
 pub(crate) mod conversations;
 pub(crate) mod cursor;
 pub(crate) mod deliveries;
+pub(crate) mod event_stream;
 pub(crate) mod events;
 pub(crate) mod identity;
 pub(crate) mod inbox;

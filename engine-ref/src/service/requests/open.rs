@@ -45,7 +45,7 @@ pub(super) fn store(tx: &WriteTx<'_>, actor: &Actor, new: New) -> Result<Request
     let Some(first) = new.seats.first() else { return Err(Refusal::internal("a request without an audience")) };
     let id: RequestId = new_id(RequestId::PREFIX);
     let conversation_id = first.conversation_id.clone();
-    let sequence = record(tx, actor, &id, &new.seats)?;
+    let sequence = record(tx, actor, &id, &new)?;
     let New { kind, title, body, choices, mentions, blocking, group_ask, action, shared_key, expires_at, seats, replaces_id } =
         new;
     requests::insert(
@@ -80,8 +80,8 @@ pub(super) fn store(tx: &WriteTx<'_>, actor: &Actor, new: New) -> Result<Request
     Ok(id)
 }
 
-fn record(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, seats: &[Seat]) -> Result<i64, Refusal> {
-    let (conversation_id, recipient_id) = match seats {
+fn record(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, new: &New) -> Result<i64, Refusal> {
+    let (conversation_id, recipient_id) = match new.seats.as_slice() {
         [only] => (only.conversation_id.as_str(), only.party.id.as_str()),
         [first, ..] => (first.conversation_id.as_str(), ""),
         [] => ("", ""),
@@ -89,7 +89,10 @@ fn record(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, seats: &[Seat]) -> Re
     let data = json!({ "state": RequestState::Open, "version": 1 });
     let event =
         Event { kind: "request.created", actor_id: &actor.id, conversation_id, recipient_id, subject_id: id.as_str(), data };
-    events::record(tx, &event)
+    let asked = new.seats.iter().flat_map(|seat| [seat.party.id.as_str(), seat.conversation_id.as_str()]);
+    let executor = new.action.as_ref().map(|action| action.executor_id.as_str());
+    let concerned: Vec<&str> = asked.chain(executor).collect();
+    events::record_for(tx, &event, &concerned)
 }
 
 fn seat_all(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, seats: &[Seat], position: i64) -> Result<(), Refusal> {

@@ -24,6 +24,10 @@ struct Payload {
     policy: bool,
     #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
     sequence: Option<i64>,
+    #[serde(rename = "v", default, skip_serializing_if = "Vec::is_empty")]
+    readers: Vec<PrincipalId>,
+    #[serde(rename = "va", default, skip_serializing_if = "std::ops::Not::not")]
+    all_readers: bool,
 }
 
 /// As few notifications as hold `signals`.
@@ -37,6 +41,8 @@ pub(super) fn payloads(process: &str, signals: &[Signal]) -> Vec<String> {
                 Signal::Access { principal } => payload.access.push(principal.clone()),
                 Signal::Policy => payload.policy = true,
                 Signal::Event { sequence } => payload.sequence = payload.sequence.max(Some(*sequence)),
+                Signal::EventFor { reader } => payload.readers.push(reader.clone()),
+                Signal::EventForAll => payload.all_readers = true,
             }
         }
         // Texts and numbers always have a form in JSON.
@@ -56,6 +62,8 @@ pub(super) fn signals(process: &str, payload: &str) -> Option<Vec<Signal>> {
     signals.extend(payload.access.into_iter().map(|principal| Signal::Access { principal }));
     signals.extend(payload.policy.then_some(Signal::Policy));
     signals.extend(payload.sequence.map(|sequence| Signal::Event { sequence }));
+    signals.extend(payload.readers.into_iter().map(|reader| Signal::EventFor { reader }));
+    signals.extend(payload.all_readers.then_some(Signal::EventForAll));
     Some(signals)
 }
 
@@ -71,6 +79,8 @@ mod tests {
         }
         sent.push(Signal::RequestClosed { request: RequestId::new("req_1") });
         sent.push(Signal::Access { principal: PrincipalId::new("per_1") });
+        sent.push(Signal::EventFor { reader: PrincipalId::new("per_2") });
+        sent.push(Signal::EventForAll);
         let payloads = payloads("one", &sent);
         assert!(payloads.iter().all(|payload| payload.len() < 8000));
         assert!(payloads.iter().all(|payload| signals("one", payload).is_none()));
