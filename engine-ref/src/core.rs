@@ -198,8 +198,9 @@ impl Core {
     }
 
     fn actor(&self, tx: &ReadTx<'_>, digest: &TokenDigest, need: &Need) -> Result<Actor, Refusal> {
-        let actor = Actor::load(tx, digest, &self.0.rules)?;
+        let mut actor = Actor::load(tx, digest, &self.0.rules)?;
         actor.need(need)?;
+        actor.cursor_key = Some(self.0.settings.cursor_key.clone());
         self.0.presence.credential_used(&actor.credential.id, tx.now());
         Ok(actor)
     }

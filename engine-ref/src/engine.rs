@@ -13,8 +13,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::core::{Core, Settings};
+use crate::service::seal::SecretKey;
 use crate::service::{cursor, setup};
-use crate::store::{Database, Hooks, Store, StoreConfig, StoreError};
+use crate::store::{Attachments, Database, Hooks, Store, StoreConfig, StoreError};
 use crate::{background, http};
 
 /// How long [`Engine::stop`] waits for calls that are under way.
@@ -67,6 +68,7 @@ pub struct EngineBuilder {
     secret_key: Option<[u8; 32]>,
     hooks: Hooks,
     keep_events: Option<Duration>,
+    attachments: Option<Attachments>,
 }
 
 impl EngineBuilder {
@@ -79,6 +81,9 @@ impl EngineBuilder {
             settings: Settings {
                 workspace: "local".to_owned(),
                 environment: "development".to_owned(),
+                public_url: String::new(),
+                coordinator_configured: false,
+                secret_key: SecretKey::new([0; 32]),
                 cursor_key: cursor::Key::new([0; 32]),
             },
             owner_name: "Owner".to_owned(),
@@ -87,6 +92,7 @@ impl EngineBuilder {
             secret_key: None,
             hooks: Hooks::default(),
             keep_events: None,
+            attachments: None,
         }
     }
 
@@ -157,6 +163,19 @@ impl EngineBuilder {
         self
     }
 
+    /// Where the bytes of files go: by default beside a SQLite file, in a folder of its name with `.files` after it, and otherwise
+    /// into the database.
+    pub fn attachments(mut self, attachments: Attachments) -> Self {
+        self.attachments = Some(attachments);
+        self
+    }
+
+    /// The origin that callbacks and links are written with; the address it listens on when unset.
+    pub fn public_url(mut self, url: impl Into<String>) -> Self {
+        self.settings.public_url = url.into();
+        self
+    }
+
     /// The clock that leases, expiries and waits go by.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -197,14 +216,21 @@ impl EngineBuilder {
         };
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|_| EngineError::Setting("no random numbers for the secret key".to_owned()))?;
-        let settings =
-            Settings { cursor_key: cursor::Key::new(self.secret_key.unwrap_or(key)), ..self.settings };
+        let secret_key = SecretKey::new(self.secret_key.unwrap_or(key));
+        let cursor_key = secret_key
+            .derive("cursors")
+            .map_err(|_| EngineError::Setting("the secret key has a length that can't be used".to_owned()))?;
+        let mut settings = Settings { cursor_key: cursor::Key::new(cursor_key), secret_key, ..self.settings };
 
         let listener = TcpListener::bind(self.address)
             .await
             .map_err(|source| EngineError::Listen { address: self.address, source })?;
         let address = listener.local_addr().map_err(|source| EngineError::Listen { address: self.address, source })?;
-        let config = StoreConfig { migrate: self.migrate, hooks: self.hooks, ..StoreConfig::new(self.database) };
+        if settings.public_url.is_empty() {
+            settings.public_url = format!("http://{address}");
+        }
+        let (migrate, hooks, attachments) = (self.migrate, self.hooks, self.attachments);
+        let config = StoreConfig { migrate, hooks, attachments, ..StoreConfig::new(self.database) };
         let store = Store::open(config, self.clock.clone()).await?;
         let core = Core::new(store.clone(), self.clock, settings);
         let made = match self.create_owner {

@@ -1,14 +1,21 @@
 //! Routes, layers and what answers when no route does.
 
+mod access;
 mod answer;
+mod answers;
 mod caller;
+mod channels;
 mod chats;
 mod error;
 mod events;
+mod executions;
 mod extract;
+mod files;
 mod identity;
 mod json;
 mod messages;
+mod multipart;
+mod previews;
 mod requests;
 mod setup;
 mod sse;
@@ -38,9 +45,15 @@ pub(crate) fn router(core: Core) -> Router {
     let api = Router::new()
         .merge(setup::routes())
         .merge(identity::routes())
+        .merge(access::routes())
+        .merge(channels::routes())
         .merge(messages::routes())
+        .merge(files::routes())
         .merge(chats::routes())
+        .merge(previews::routes())
         .merge(requests::routes())
+        .merge(executions::routes())
+        .merge(answers::routes())
         .merge(workers::routes())
         .merge(events::routes());
     Router::new()

@@ -71,6 +71,8 @@ pub(crate) struct Actor {
     pub(crate) instance_id: Option<InstanceId>,
     pub(crate) credential: ActorCredential,
     pub(crate) rules: Rules,
+    /// Authenticates preview tokens; absent where no call stands behind the actor.
+    pub(crate) cursor_key: Option<super::cursor::Key>,
 }
 
 impl Actor {
@@ -90,6 +92,7 @@ impl Actor {
             instance_id: row.instance_id,
             credential: ActorCredential { id, kind, name, prefix, ceiling: permissions, expires_at },
             rules,
+            cursor_key: None,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use beepgrid::{
-    AttachmentId, ConversationId, DeliveryKind, ErrorCode, Mention, Message, MessageId, PrincipalId, PrincipalKind, RuleAction,
+    Attachment, AttachmentId, ConversationId, DeliveryKind, Mention, Message, MessageId, PrincipalId, PrincipalKind, RuleAction,
     SendBatchInput, SendBatchItem, SendInput, SendReceipt, SendResult, Target, TargetKind,
 };
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,9 @@ use super::audience::{self, Party};
 use super::conversations::{self, Reader};
 use super::deliveries::{self, Pin};
 use super::events::{self, Event};
+use super::files::{self, Claim};
 use super::limits::MAX_BATCH_TARGETS;
-use super::{Refusal, checks, new_id};
+use super::{Refusal, checks, new_id, previews};
 use crate::store::conversations as rows;
 use crate::store::messages::{self, MessageRow};
 use crate::store::{ReadTx, WriteTx};
@@ -39,6 +40,7 @@ impl Sent {
 pub(crate) struct Content<'c> {
     pub(crate) body: &'c str,
     pub(crate) mentions: &'c [Mention],
+    pub(crate) files: &'c Claim,
 }
 
 /// Whether a send has the right form.
@@ -82,28 +84,18 @@ pub(crate) fn check_targets(targets: &[Target]) -> Result<(), Refusal> {
 pub(crate) fn check_content(body: &str, title: &str, attachments: &[AttachmentId]) -> Result<(), Refusal> {
     checks::body("body", body)?;
     checks::title("title", title)?;
-    checks::count("attachment_ids", attachments.len(), super::limits::MAX_ATTACHMENTS)?;
+    checks::attachments("attachment_ids", attachments)?;
     if body.is_empty() && attachments.is_empty() {
         return Err(Refusal::invalid("body", "required, unless a file is attached"));
     }
     Ok(())
 }
 
-/// Refuses drafts and preview tokens that this caller does not have.
-pub(crate) fn check_references(attachments: &[AttachmentId], preview_token: &str) -> Result<(), Refusal> {
-    if !attachments.is_empty() {
-        return Err(Refusal::NotFound { field: "attachment_ids[0]".to_owned() });
-    }
-    if !preview_token.is_empty() {
-        return Err(Refusal::conflict(ErrorCode::PreviewStale, "preview_token: the preview no longer holds; preview again"));
-    }
-    Ok(())
-}
-
 /// Stores a message for its target or conversation.
 pub(crate) fn send(tx: &WriteTx<'_>, actor: &Actor, input: &SendInput) -> Result<Sent, Refusal> {
-    check_references(&input.attachment_ids, &input.preview_token)?;
-    let content = Content { body: &input.body, mentions: &input.mentions };
+    previews::check(tx, actor, &input.preview_token, input.target.as_slice(), "message", None)?;
+    let files = Claim::find(tx, actor, &input.attachment_ids)?;
+    let content = Content { body: &input.body, mentions: &input.mentions, files: &files };
     match (&input.target, &input.conversation_id) {
         (Some(target), _) if target.kind == TargetKind::Group => to_group(tx, actor, input, target, &content),
         (Some(target), _) => {
@@ -189,6 +181,7 @@ pub(crate) fn post(
     present: &[Party],
 ) -> Result<MessageId, Refusal> {
     names_participants(content, present)?;
+    content.files.check_free()?;
     let agents: Vec<&Party> = present
         .iter()
         .filter(|party| party.kind == PrincipalKind::Agent && party.id != actor.id && !party.disabled)
@@ -221,6 +214,7 @@ pub(crate) fn post(
             created_at: tx.now(),
         },
     )?;
+    content.files.bind_to_message(tx, actor, conversation_id, &id, sequence)?;
     rows::touch(tx, conversation_id, sequence)?;
     for agent in agents {
         deliveries::create(
@@ -258,10 +252,11 @@ pub(crate) fn names_participants(content: &Content<'_>, present: &[Party]) -> Re
 
 /// Stores one message for each target, or none.
 pub(crate) fn send_batch(tx: &WriteTx<'_>, actor: &Actor, input: &SendBatchInput) -> Result<Vec<(Target, Sent)>, Refusal> {
-    check_references(&input.attachment_ids, &input.preview_token)?;
+    previews::check(tx, actor, &input.preview_token, &input.targets, "message", None)?;
+    let files = Claim::find(tx, actor, &input.attachment_ids)?;
     let parties = reach_each(tx, actor, &input.targets, &RuleAction::Message)?;
     let single = SendInput::default().title(&input.title);
-    let content = Content { body: &input.body, mentions: &[] };
+    let content = Content { body: &input.body, mentions: &[], files: &files };
     let mut sent = Vec::new();
     for (i, target, party) in parties {
         let one = to_party(tx, actor, &party, &single, &content).map_err(|r| r.at(&format!("targets[{i}]")))?;
@@ -308,7 +303,8 @@ pub(crate) fn result(tx: &ReadTx<'_>, actor: &Actor, sent: &Sent) -> Result<Send
         let row = messages::by_id(tx, id)?.ok_or_else(|| Refusal::internal(format!("the message {id} of a key is gone")))?;
         // What others added since, the receipts, only with present access.
         let received_by = if access { messages::received_by(tx, id)? } else { Vec::new() };
-        shown.push(message(row, received_by));
+        let attachments = files::of_message(tx, id)?;
+        shown.push(message(row, received_by, attachments));
     }
     Ok(SendResult { conversation_id: sent.conversation_id.clone(), messages: shown, request: None })
 }
@@ -328,10 +324,10 @@ pub(crate) fn batch_result(tx: &ReadTx<'_>, actor: &Actor, sent: &[(Target, Sent
         .collect()
 }
 
-fn message(row: MessageRow, received_by: Vec<PrincipalId>) -> Message {
+fn message(row: MessageRow, received_by: Vec<PrincipalId>, attachments: Vec<Attachment>) -> Message {
     Message {
         received_by,
-        attachments: Vec::new(),
+        attachments,
         mentions: row.mentions,
         id: row.id,
         conversation_id: row.conversation_id,
@@ -352,7 +348,11 @@ pub(crate) fn show(tx: &ReadTx<'_>, reader: &Reader<'_>, visible: &[MessageRow])
     } else {
         HashMap::new()
     };
-    Ok(visible.iter().map(|row| message(row.clone(), received.remove(&row.id).unwrap_or_default())).collect())
+    let mut attached = files::of_messages(tx, &first.conversation_id, first.sequence, last.sequence)?;
+    let show = |row: &MessageRow| {
+        message(row.clone(), received.remove(&row.id).unwrap_or_default(), attached.remove(&row.id).unwrap_or_default())
+    };
+    Ok(visible.iter().map(show).collect())
 }
 
 /// One message as the reader may see it now; `None` when it may not.

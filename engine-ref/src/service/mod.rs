@@ -1,7 +1,11 @@
 //! The rules, one file per family: synchronous, no HTTP, no SQL text, no clock but the transaction's.
 
+pub(crate) mod access;
 pub(crate) mod actor;
+pub(crate) mod answers;
+pub(crate) mod assistance;
 pub(crate) mod audience;
+pub(crate) mod channels;
 pub(crate) mod chats;
 pub(crate) mod checks;
 pub(crate) mod conversations;
@@ -9,6 +13,9 @@ pub(crate) mod cursor;
 pub(crate) mod deliveries;
 pub(crate) mod event_stream;
 pub(crate) mod events;
+pub(crate) mod executions;
+pub(crate) mod file_names;
+pub(crate) mod files;
 pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod limits;
@@ -16,9 +23,12 @@ pub(crate) mod messages;
 pub(crate) mod permissions;
 pub(crate) mod policies;
 pub(crate) mod presence;
+pub(crate) mod previews;
 pub(crate) mod refusal;
 pub(crate) mod requests;
+pub(crate) mod seal;
 pub(crate) mod setup;
+pub(crate) mod uploads;
 
 pub(crate) use refusal::Refusal;
 

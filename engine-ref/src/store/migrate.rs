@@ -16,8 +16,13 @@ pub(crate) struct Migration {
 }
 
 /// All steps, in order.
-pub(crate) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "init", sql: include_str!("../../migrations/0001_init.sql") }];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "init", sql: include_str!("../../migrations/0001_init.sql") },
+    Migration { version: 2, name: "answers_executions", sql: include_str!("../../migrations/0002_answers_executions.sql") },
+    Migration { version: 3, name: "files", sql: include_str!("../../migrations/0003_files.sql") },
+    Migration { version: 4, name: "channels", sql: include_str!("../../migrations/0004_channels.sql") },
+    Migration { version: 5, name: "queries", sql: include_str!("../../migrations/0005_queries.sql") },
+];
 
 impl Migration {
     /// A fingerprint of the text that a checkout with other line ends does not change.

@@ -3,10 +3,15 @@
 //! Work comes as closures that run on the store's own threads, in transactions. A write is answered after its commit is
 //! durable; only then do others hear of it. SQL text stands once, in `<family>.rs`.
 
+pub(crate) mod answers;
+pub(crate) mod attachments;
+pub(crate) mod blobs;
+pub(crate) mod channels;
 pub(crate) mod conversations;
 pub(crate) mod credentials;
 pub(crate) mod deliveries;
 pub(crate) mod events;
+pub(crate) mod executions;
 pub(crate) mod groups;
 pub(crate) mod instances;
 pub(crate) mod keys;
@@ -45,6 +50,7 @@ use crate::signals::Signals;
 
 pub(crate) use self::error::StoreError;
 pub(crate) use self::migrate::{MIGRATIONS, Migration};
+pub use self::open::Attachments;
 pub(crate) use self::open::{Database, Hooks, StoreConfig};
 pub(crate) use self::tx::{ReadTx, WriteTx};
 pub(crate) use self::value::{Row, ToValue, Value};
@@ -58,6 +64,7 @@ struct Shared {
     writes: mpsc::Sender<Command>,
     /// Where reads go: to threads of their own, or in memory to the writer.
     reads: mpsc::Sender<Command>,
+    blobs: blobs::Blobs,
     signals: Signals,
     commits: Arc<AtomicU64>,
     /// Stops what runs beside reads and writes.
@@ -98,6 +105,11 @@ impl Store {
             return Err(StoreError::Closed.into());
         }
         outcome.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
+    }
+
+    /// Where the bytes of files are.
+    pub(crate) fn blobs(&self) -> &blobs::Blobs {
+        &self.0.blobs
     }
 
     /// What commits wake, those of other processes too.

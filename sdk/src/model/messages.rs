@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Attachment, AttachmentId, ConversationId, GroupId, InstanceId, MessageId, PrincipalId, TargetKind, Timestamp,
-};
+use super::{Attachment, AttachmentId, ConversationId, GroupId, InstanceId, MessageId, PrincipalId, TargetKind, Timestamp};
 
 /// A message's `body`, and a request's, may have this many bytes of UTF-8.
 pub const MAX_BODY_BYTES: usize = 32 * 1024;
@@ -252,4 +250,61 @@ pub struct SendBatchItem {
     pub target: Target,
     /// What was stored.
     pub result: SendResult,
+}
+
+/// Whom to look at before something is sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DispatchPreviewInput {
+    /// The targets of the send or ask, in its order.
+    pub targets: Vec<Target>,
+    /// `message` or `ask`.
+    pub operation: String,
+    /// The bound action of an ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptor: Option<super::Action>,
+}
+
+impl DispatchPreviewInput {
+    /// Whom `operation` (`message` or `ask`) would reach.
+    pub fn new(operation: impl Into<String>, targets: Vec<Target>) -> Self {
+        Self { targets, operation: operation.into(), descriptor: None }
+    }
+
+    setters! {
+        /// The bound action of an ask.
+        descriptor: super::Action => Some(descriptor);
+    }
+}
+
+/// Whom something would reach. The token goes into the matching send or ask, which is refused when anything has changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DispatchPreview {
+    /// Recipients that the caller may view.
+    pub recipients: Vec<PreviewRecipient>,
+    /// How many there are in all.
+    pub count: i64,
+    /// How many of them are not shown.
+    #[serde(default)]
+    pub hidden_recipients: i64,
+    /// Bound to caller, operation, audience and routes.
+    pub token: String,
+    /// When the token ends: ten minutes after the preview.
+    pub expires_at: Timestamp,
+    /// Always false: a preview sends nothing.
+    #[serde(default)]
+    pub sends: bool,
+}
+
+/// One recipient of a preview.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreviewRecipient {
+    /// Who it is.
+    pub target: Target,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Routes outside the workspace.
+    #[serde(default)]
+    pub routes: Vec<super::Route>,
 }

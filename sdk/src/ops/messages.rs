@@ -4,6 +4,7 @@ use super::limits;
 use crate::call::Call;
 use crate::client::Client;
 use crate::model::{
+    DispatchPreview, DispatchPreviewInput,
     Conversation, ConversationId, Person, PrincipalKind, QueryPage, SendBatchInput, SendBatchItem, SendInput, SendReceipt,
     SendResult,
 };
@@ -134,6 +135,24 @@ impl Client {
     /// ```
     pub fn send_batch(&self, input: SendBatchInput) -> Call<Vec<SendBatchItem>> {
         Call::new(self, &ops::SEND_BATCH, &[]).checked(limits::send_batch(&input)).json(&input)
+    }
+
+    /// Shows whom a send or ask would reach. Sends nothing, and reserves nothing.
+    ///
+    /// The token goes into the matching call; if audience or routes change before it, the call is refused with `preview_stale`.
+    ///
+    /// ```no_run
+    /// # async fn example(client: beepgrid::Client, targets: Vec<beepgrid::Target>) -> Result<(), beepgrid::Error> {
+    /// use beepgrid::{DispatchPreviewInput, SendBatchInput};
+    ///
+    /// let preview = client.dispatch_preview(DispatchPreviewInput::new("message", targets.clone())).await?;
+    /// println!("{} recipients, {} of them hidden", preview.count, preview.hidden_recipients);
+    /// client.send_batch(SendBatchInput::new(targets, "Staging is down until noon.").preview_token(preview.token)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dispatch_preview(&self, input: DispatchPreviewInput) -> Call<DispatchPreview> {
+        Call::new(self, &ops::DISPATCH_PREVIEW, &[]).json(&input)
     }
 
     /// Reads a conversation: participants and the newest 200 visible messages, oldest first.

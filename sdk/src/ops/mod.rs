@@ -14,6 +14,7 @@ mod chats;
 mod coordinator;
 mod events;
 mod executions;
+mod files;
 mod identity;
 mod limits;
 mod messages;
@@ -189,6 +190,7 @@ operations! {
     SEND: "send", Messages, Post "/api/v1/messages", Keyed, 201;
     SEND_MINIMAL: "send_minimal", Messages, Post "/api/v1/messages", Keyed, 201;
     SEND_BATCH: "send_batch", Messages, Post "/api/v1/messages/batch", Keyed, 201;
+    DISPATCH_PREVIEW: "dispatch_preview", Messages, Post "/api/v1/dispatch/preview", Read, 200;
     CONVERSATION: "conversation", Messages, Get "/api/v1/conversations/{id}", Read, 200;
 
     START_CHAT: "start_chat", Chats, Post "/api/v1/chats", Keyed, 201;
@@ -211,6 +213,12 @@ operations! {
 
     REDEEM: "redeem", Executions, Post "/api/v1/requests/{id}/redeem", Keyed, 201;
     REPORT_EXECUTION: "report_execution", Executions, Post "/api/v1/executions/{id}/report", Keyed, 200;
+
+    ATTACHMENTS: "attachments", Files, Get "/api/v1/conversations/{id}/attachments", Read, 200;
+    STAGE_ATTACHMENT: "stage_attachment", Files, Post "/api/v1/attachments", Once, 201;
+    UPLOAD_ATTACHMENT: "upload_attachment", Files, Post "/api/v1/conversations/{id}/attachments", Once, 201;
+    ATTACHMENT: "attachment", Files, Get "/api/v1/attachments/{id}", Read, 200;
+    DOWNLOAD_ATTACHMENT: "download_attachment", Files, Get "/api/v1/attachments/{id}/content", Read, 200;
 
     INBOX: "inbox", Workers, Post "/api/v1/inbox/lease", Once, 200;
     ACK: "ack", Workers, Post "/api/v1/inbox/{id}/ack", Once, 200;
@@ -299,7 +307,7 @@ mod tests {
         for operation in OPERATIONS {
             let unkeyed = operation.answers_with_secret()
                 || operation.path.starts_with("/api/v1/inbox")
-                || matches!(operation.name, "heartbeat" | "renew_credential");
+                || matches!(operation.name, "heartbeat" | "renew_credential" | "stage_attachment" | "upload_attachment");
             assert_eq!(operation.replay == Replay::Once, unkeyed, "{}", operation.name);
         }
     }

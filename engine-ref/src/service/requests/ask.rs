@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use beepgrid::{Action, AskInput, ConversationId, PrincipalKind, RequestId, RuleAction, Target, TargetKind, Timestamp};
+use beepgrid::{Action, AskInput, ConversationId, PrincipalKind, RequestId, RequestKind, Response, RuleAction, Target, TargetKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::form;
 use super::open::{New, Seat, store};
 use crate::service::actor::Actor;
+use crate::service::answers::Question;
 use crate::service::audience::{self, Party};
+use crate::service::files::Claim;
 use crate::service::limits::MAX_BLOCKING;
 use crate::service::messages::{self, Content};
 use crate::service::permissions::Descriptor;
-use crate::service::{Refusal, conversations};
+use crate::service::{Refusal, answers, conversations, previews};
 use crate::store::conversations as rows;
 use crate::store::{ReadTx, WriteTx, principals, requests};
 
@@ -66,9 +68,10 @@ pub(crate) fn open(tx: &WriteTx<'_>, actor: &Actor, input: &AskInput) -> Result<
         (None, None) => return Err(Refusal::invalid("target", "exactly one of target and conversation_id")),
     };
     let action = settle_action(tx, actor, input)?;
-    messages::check_references(&input.attachment_ids, &input.preview_token)?;
+    let files = Claim::find(tx, actor, &input.attachment_ids)?;
+    previews::check(tx, actor, &input.preview_token, input.target.as_slice(), "ask", input.action.as_ref())?;
     let expires_at = deadline(tx.now(), input)?;
-    settle(tx, actor, input, asked, action, expires_at)
+    settle(tx, actor, input, asked, action, expires_at, &files)
 }
 
 /// Those of `parties` whom the actor may ask: not itself, not disabled, allowed by a rule.
@@ -130,16 +133,23 @@ pub(super) fn present(tx: &ReadTx<'_>, id: &ConversationId) -> Result<Vec<Party>
 pub(super) fn settle_action(tx: &ReadTx<'_>, actor: &Actor, input: &AskInput) -> Result<Option<Action>, Refusal> {
     let Some(action) = &input.action else { return Ok(None) };
     let field = "action.executor_id";
-    let named = executors(tx, action.executor_id.as_str())?;
-    let Some(party) = the_visible_one(tx, actor, named)? else { return Err(Refusal::not_found().at(field)) };
+    let party = named(tx, actor, action.executor_id.as_str()).map_err(|refusal| refusal.at(field))?;
+    let party = party.ok_or_else(|| Refusal::not_found().at(field))?;
     if party.disabled {
         return Err(Refusal::forbidden("the executor is disabled").at(field));
     }
     Ok(Some(Action { executor_id: party.id, ..action.clone() }))
 }
 
-/// Those whom an executor's name may mean: one by its id, else all with this external id, whatever their kind.
-fn executors(tx: &ReadTx<'_>, id: &str) -> Result<Vec<Party>, Refusal> {
+/// Whom an id without a kind names, if the actor may see it: one by its id, else by its external id, whatever its kind.
+///
+/// # Errors
+/// `invalid_request` when several visible identities have this external id.
+pub(crate) fn named(tx: &ReadTx<'_>, actor: &Actor, id: &str) -> Result<Option<Party>, Refusal> {
+    the_visible_one(tx, actor, candidates(tx, id)?)
+}
+
+fn candidates(tx: &ReadTx<'_>, id: &str) -> Result<Vec<Party>, Refusal> {
     if let Some(party) = principals::party_by_id(tx, &id.into())? {
         return Ok(vec![party]);
     }
@@ -158,7 +168,7 @@ fn the_visible_one(tx: &ReadTx<'_>, actor: &Actor, named: Vec<Party>) -> Result<
         }
     }
     if visible.len() > 1 {
-        return Err(Refusal::invalid("action.executor_id", "this external id names several identities; give the id"));
+        return Err(Refusal::invalid("", "this external id names several identities; give the id"));
     }
     Ok(visible.pop())
 }
@@ -183,16 +193,19 @@ pub(super) fn settle(
     asked: Asked,
     action: Option<Action>,
     expires_at: Timestamp,
+    files: &Claim,
 ) -> Result<RequestId, Refusal> {
     if let (Some(action), [only]) = (&action, asked.parties())
         && action.executor_id == only.id
     {
         return Err(Refusal::invalid("action.executor_id", "the executor may not be the only one who is asked"));
     }
+    files.check_free()?;
     if input.blocking {
         check_blocking(tx, actor, asked.parties())?;
     }
     let group_ask = matches!(asked, Asked::Group(_));
+    let reused = reused(tx, actor, input, &asked)?;
     let new = New {
         kind: form::kind(input),
         title: input.title.clone(),
@@ -206,13 +219,33 @@ pub(super) fn settle(
         expires_at,
         seats: seats(tx, actor, input, asked)?,
         replaces_id: None,
+        reused,
     };
-    store(tx, actor, new)
+    let id = store(tx, actor, new)?;
+    files.bind_to_request(tx, actor, &id)?;
+    Ok(id)
+}
+
+/// The published answer that a question with a key gets at once. What comes with files is a question of its own.
+fn reused(tx: &ReadTx<'_>, actor: &Actor, input: &AskInput, asked: &Asked) -> Result<Option<Response>, Refusal> {
+    if input.shared_key.is_empty() || form::kind(input) != RequestKind::Question || !input.attachment_ids.is_empty() {
+        return Ok(None);
+    }
+    let present: &[Party] = if let Asked::Within(place) = asked { &place.present } else { &[] };
+    let question = Question {
+        key: &input.shared_key,
+        title: &input.title,
+        body: &input.body,
+        choices: &input.choices,
+        asked: asked.parties(),
+        present,
+    };
+    answers::reusable(tx, actor, &question)
 }
 
 /// Where each of those who are asked will read the request; opens what is not there yet.
 fn seats(tx: &WriteTx<'_>, actor: &Actor, input: &AskInput, asked: Asked) -> Result<Vec<Seat>, Refusal> {
-    let content = Content { body: &input.body, mentions: &input.mentions };
+    let content = Content { body: &input.body, mentions: &input.mentions, files: &Claim::default() };
     let parties = match asked {
         Asked::Within(Place { conversation_id, present, asked }) => {
             messages::names_participants(&content, &present)?;

@@ -7,7 +7,8 @@ use super::ask::{Asked, deadline, individual, settle, settle_action};
 use super::for_author;
 use crate::service::actor::Actor;
 use crate::service::audience::Party;
-use crate::service::{Refusal, messages};
+use crate::service::files::Claim;
+use crate::service::{Refusal, previews};
 use crate::store::{ReadTx, WriteTx};
 
 /// What a batch made: for each merged target its place in the input and its request.
@@ -35,12 +36,13 @@ pub(crate) fn ask_batch(tx: &WriteTx<'_>, actor: &Actor, input: &AskBatchInput) 
     }
     let at_request = |refusal: Refusal| refusal.at("request");
     let action = settle_action(tx, actor, request).map_err(at_request)?;
-    messages::check_references(&request.attachment_ids, "").map_err(at_request)?;
-    messages::check_references(&[], &input.preview_token)?;
+    let files = Claim::find(tx, actor, &request.attachment_ids).map_err(at_request)?;
+    files.check_free().map_err(at_request)?;
+    previews::check(tx, actor, &input.preview_token, &input.targets, "ask", request.action.as_ref())?;
     let expires_at = deadline(tx.now(), request).map_err(at_request)?;
     let mut items = Vec::with_capacity(parties.len());
     for (i, party) in parties {
-        let id = settle(tx, actor, request, Asked::One(party), action.clone(), expires_at)
+        let id = settle(tx, actor, request, Asked::One(party), action.clone(), expires_at, &files)
             .map_err(|refusal| refusal.at(&format!("targets[{i}]")))?;
         items.push((i, id));
     }
