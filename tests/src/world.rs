@@ -182,6 +182,14 @@ impl World {
         }
     }
 
+    /// Lets a principal manage a kind of resource, through a role; gives the binding.
+    pub async fn delegate(&self, kind: &str, subject: &str) -> String {
+        let rule = json!({"action": "manage", "target_kind": kind, "target_id": "*"});
+        let role = self.owner.api.post("/roles", json!({"name": format!("Managers of {kind}"), "rules": [rule]})).await.created();
+        let body = json!({"role_id": role.id(), "subject_kind": "principal", "subject_id": subject});
+        self.owner.api.post("/role-bindings", body).await.created().id()
+    }
+
     /// A further person with a token and no rules.
     pub async fn person(&self, name: &str, external_id: &str) -> Caller {
         person(&self.owner, name, external_id).await

@@ -1,4 +1,4 @@
-//! Requests over HTTP: ask, read and wait, respond, cancel, replace.
+//! Requests over HTTP: ask, read and wait, respond, cancel, supersede, replace, blocking, trace.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use beepgrid::{
-    AskBatchInput, AskInput, CancelInput, Permission, ReplaceRequestInput, Request, RequestId, RequestState, ResponseInput,
+    AskBatchInput, AskInput, BlockingInput, CancelInput, Permission, ReplaceRequestInput, Request, RequestId, RequestState,
+    RequestTrace, ResponseInput, SupersedeInput,
 };
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -15,9 +16,10 @@ use tokio::time::Instant;
 use super::answer::{created, done};
 use super::extract::{Input, MaybeKey, Params, PathId, number};
 use crate::core::{Core, Keyed};
-use crate::service::actor::{Caller, Need};
+use crate::service::actor::{Actor, Caller, Need};
 use crate::service::limits::{MAX_WAIT_MS, MAX_WAITING_READS};
 use crate::service::{Refusal, checks, requests};
+use crate::store::ReadTx;
 
 /// How long a waiting read trusts the signals before it looks for itself.
 const SAFETY_LOOK: Duration = Duration::from_secs(5);
@@ -31,6 +33,9 @@ pub(super) fn routes() -> Router<Core> {
         .route("/requests/{id}/respond", post(respond))
         .route("/requests/{id}/cancel", post(cancel))
         .route("/requests/{id}/replace", post(replace))
+        .route("/requests/{id}/supersede", post(supersede))
+        .route("/requests/{id}/blocking", post(set_blocking))
+        .route("/requests/{id}/trace", get(trace))
 }
 
 async fn ask(
@@ -118,6 +123,49 @@ async fn replace(
         requests::replacement_answer,
     );
     answer.await.map(created)
+}
+
+async fn supersede(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<SupersedeInput>,
+) -> Result<Response, Refusal> {
+    let keyed = Keyed { operation: "supersede", key, path: vec![id.clone()] };
+    let (need, input) = (Need::Ceiling(Permission::Request), (RequestId::new(id), input));
+    core.keyed(&caller, need, keyed, input, requests::supersede, requests::answer).await.map(done)
+}
+
+async fn set_blocking(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<BlockingInput>,
+) -> Result<Response, Refusal> {
+    let keyed = Keyed { operation: "set_request_blocking", key, path: vec![id.clone()] };
+    let (need, input) = (Need::Ceiling(Permission::Request), (RequestId::new(id), input));
+    core.keyed(&caller, need, keyed, input, requests::set_blocking, requests::answer).await.map(done)
+}
+
+#[derive(Debug, Deserialize)]
+struct TracePage {
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+async fn trace(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    Params(page): Params<TracePage>,
+) -> Result<Json<RequestTrace>, Refusal> {
+    let key = core.settings().cursor_key.clone();
+    let look = move |tx: &ReadTx<'_>, actor: &Actor| {
+        requests::trace(tx, actor, &RequestId::new(id), page.cursor.as_deref(), &key)
+    };
+    core.read(&caller, Need::Ceiling(Permission::Read), look).await.map(Json)
 }
 
 #[derive(Debug, Deserialize)]

@@ -21,7 +21,7 @@ pub(crate) struct Event<'e> {
 /// Writes the event and returns its sequence: the position of whatever it tells of.
 ///
 /// It is found by operators, by its actor and recipient, by the present participants of its conversation, and by those of a stored
-/// request that it is about; an `identity.…` by everybody who may see that identity. Whom else it may concern, and who is no
+/// request that it is about; an `identity.…` or `answer.…` by everybody who may see that. Whom else it may concern, and who is no
 /// participant yet, has to be named: [`record_for`].
 pub(crate) fn record(tx: &WriteTx<'_>, event: &Event<'_>) -> Result<i64, Refusal> {
     record_for(tx, event, &[])
@@ -33,7 +33,8 @@ pub(crate) fn record_for(tx: &WriteTx<'_>, event: &Event<'_>, others: &[&str]) -
     let sequence = tx.next_sequence()?;
     events::insert(tx, sequence, &new_id::<EventId>(EventId::PREFIX), event)?;
     tx.signal(Signal::Event { sequence });
-    if event.kind.starts_with("identity.") {
+    // Whoever manages answers may see one, and nobody can list them.
+    if event.kind.starts_with("identity.") || event.kind.starts_with("answer.") {
         events::index_for(tx, sequence, events::EVERYBODY)?;
         tx.signal(Signal::EventForAll);
         return Ok(sequence);

@@ -1,5 +1,7 @@
 //! Requests and their original audience.
 
+pub(crate) mod pages;
+
 use beepgrid::{
     Action, ConversationId, InstanceId, Mention, PrincipalId, RequestId, RequestKind, RequestState, Response, Timestamp,
 };
@@ -125,7 +127,7 @@ fn from_json<T: DeserializeOwned>(name: &'static str, text: &str) -> Result<T, S
     serde_json::from_str(text).map_err(|_| StoreError::Column { name, found: "malformed", wanted: "JSON" })
 }
 
-fn to_json<T: Serialize>(name: &'static str, value: &T) -> Result<String, StoreError> {
+pub(super) fn to_json<T: Serialize>(name: &'static str, value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|_| StoreError::Column { name, found: "not writable", wanted: "JSON" })
 }
 
@@ -285,6 +287,13 @@ pub(crate) fn insert_seat(tx: &WriteTx<'_>, id: &RequestId, seat: &SeatRow) -> R
         "INSERT INTO request_audience (request_id, principal_id, conversation_id) VALUES (:request, :principal, :conversation)",
         &[("request", id), ("principal", &seat.principal_id), ("conversation", &seat.conversation_id)],
     )?;
+    Ok(())
+}
+
+/// Notes whether the requester waits for an open request.
+pub(crate) fn set_blocking(tx: &WriteTx<'_>, id: &RequestId, blocking: bool) -> Result<(), StoreError> {
+    // Primary key.
+    tx.execute("UPDATE requests SET blocking = :blocking WHERE id = :id", &[("id", id), ("blocking", &blocking)])?;
     Ok(())
 }
 

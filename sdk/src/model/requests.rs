@@ -1,11 +1,12 @@
 //! Typed requests: questions, approvals and tasks with one durable outcome.
 
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Action, AnswerId, Attachment, AttachmentId, ConversationId, InstanceId, Mention, Outcome, PrincipalId, RequestId, RequestKind,
-    RequestState, Target, Timestamp,
+    Action, AnswerId, Attachment, AttachmentId, ConversationId, InstanceId, Mention, Outcome, PrincipalId, RequestId,
+    RequestKind, RequestState, Target, Timestamp,
 };
 
 /// A request offers this many choices of [`super::MAX_TITLE_CHARS`] code points each.
@@ -179,20 +180,21 @@ pub struct RequestRecipient {
     pub conversation_id: ConversationId,
 }
 
-/// A request as its reader may see it. In a projection that shows less (an executor's, a withdrawn one) texts are empty.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A request as its reader may see it. A reader who sees a part only (the executor of its action, who was asked in a group and
+/// forestalled) gets that part: what is not in it is absent on the wire and empty here. See [`Request::is_partial`].
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Request {
     /// Files that came with it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub attachments: Vec<Attachment>,
     /// Addressing hints.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub mentions: Vec<Mention>,
     /// Whether the requester declared that it waits.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub blocking: bool,
     /// The asking runtime, if it was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub requester_instance_id: Option<InstanceId>,
     /// The request's id.
     pub id: RequestId,
@@ -219,10 +221,10 @@ pub struct Request {
     /// Grows with every change; goes into decisions and edits.
     pub version: i64,
     /// The decision, once there is one and the reader may see it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub response: Option<Response>,
     /// The action that an approval binds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub action: Option<Action>,
     /// When it expires; [`Timestamp::NEVER`] if it does not.
     #[serde(default = "never")]
@@ -231,17 +233,63 @@ pub struct Request {
     #[serde(default)]
     pub created_at: Timestamp,
     /// When it left `open`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub closed_at: Option<Timestamp>,
     /// Who closed it, if somebody did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub closed_by: Option<PrincipalId>,
     /// Who was asked; shown to the requester.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub recipient_ids: Vec<PrincipalId>,
     /// Where each recipient of a group ask reads it; shown to the requester.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub recipients: Vec<RequestRecipient>,
+}
+
+impl Request {
+    /// Whether the reader sees a part of it only. A whole request always has a body.
+    pub fn is_partial(&self) -> bool {
+        self.body.is_empty()
+    }
+}
+
+// By hand, because whether an empty title is absent or empty depends on the whole.
+impl Serialize for Request {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let whole = !self.is_partial();
+        let mut request = serializer.serialize_map(None)?;
+        macro_rules! members {
+            ($($field:ident if $shown:expr;)+) => {
+                $(if $shown {
+                    request.serialize_entry(stringify!($field), &self.$field)?;
+                })+
+            };
+        }
+        members! {
+            attachments if !self.attachments.is_empty();
+            mentions if !self.mentions.is_empty();
+            blocking if self.blocking;
+            requester_instance_id if self.requester_instance_id.is_some();
+            id if true;
+            conversation_id if !self.conversation_id.is_empty();
+            requester_id if !self.requester_id.is_empty();
+            kind if !self.kind.as_str().is_empty();
+            title if whole || !self.title.is_empty();
+            body if whole;
+            choices if whole || !self.choices.is_empty();
+            state if true;
+            version if true;
+            response if self.response.is_some();
+            action if self.action.is_some();
+            expires_at if whole || self.expires_at != Timestamp::NEVER;
+            created_at if whole || self.created_at != Timestamp::default();
+            closed_at if self.closed_at.is_some();
+            closed_by if self.closed_by.is_some();
+            recipient_ids if !self.recipient_ids.is_empty();
+            recipients if !self.recipients.is_empty();
+        }
+        request.end()
+    }
 }
 
 fn unknown_kind() -> RequestKind {
@@ -298,6 +346,36 @@ impl CancelInput {
     /// Cancels the request as it was at `version`.
     pub fn new(version: i64) -> Self {
         Self { version }
+    }
+}
+
+/// Retires one's own open request without asking anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SupersedeInput {
+    /// [`Request::version`] as last read.
+    pub version: i64,
+}
+
+impl SupersedeInput {
+    /// Retires the request as it was at `version`.
+    pub fn new(version: i64) -> Self {
+        Self { version }
+    }
+}
+
+/// Declares whether the requesting agent waits for one other agent's reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BlockingInput {
+    /// Whether it can't go on without the reply.
+    pub blocking: bool,
+}
+
+impl BlockingInput {
+    /// Declares it, or takes it back.
+    pub fn new(blocking: bool) -> Self {
+        Self { blocking }
     }
 }
 

@@ -119,6 +119,19 @@ vocabulary! {
         /// A task was refused.
         Rejected = "rejected",
     }
+    /// Where an execution stands. The executor reports all but `authorized`; `succeeded` and `failed` are final.
+    ExecutionState {
+        /// Redeemed; nothing was reported yet.
+        Authorized = "authorized",
+        /// The executor is at it.
+        Running = "running",
+        /// The executor saw it succeed.
+        Succeeded = "succeeded",
+        /// The executor saw it fail.
+        Failed = "failed",
+        /// The executor can't tell; may be followed by what it finds out.
+        Unknown = "unknown",
+    }
     /// What an event tells of.
     EventKind {
         /// A message was stored.

@@ -6,8 +6,8 @@ use super::limits;
 use crate::call::Call;
 use crate::client::Client;
 use crate::model::{
-    AskBatchInput, AskBatchItem, AskInput, CancelInput, MAX_WAIT_MS, ReplaceRequestInput, ReplacedRequest, Request, RequestId,
-    ResponseInput,
+    AskBatchInput, AskBatchItem, AskInput, BlockingInput, CancelInput, MAX_WAIT_MS, ReplaceRequestInput, ReplacedRequest,
+    Request, RequestId, RequestTrace, ResponseInput, SupersedeInput,
 };
 use crate::ops;
 use crate::wait::Wait;
@@ -155,5 +155,73 @@ impl Client {
     /// ```
     pub fn replace_request(&self, id: &RequestId, input: ReplaceRequestInput) -> Call<ReplacedRequest> {
         Call::new(self, &ops::REPLACE_REQUEST, &[id.as_str()]).checked(limits::replace(&input)).json(&input)
+    }
+
+    /// Retires the caller's own open request without asking anew.
+    ///
+    /// Unlike [`Client::replace_request`] it puts nothing in its place.
+    ///
+    /// # Errors
+    /// `version_conflict` if the request changed, `request_closed` if it is final already.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(client: beepgrid::Client, request: beepgrid::Request) -> Result<(), beepgrid::Error> {
+    /// use beepgrid::SupersedeInput;
+    ///
+    /// client.supersede(&request.id, SupersedeInput::new(request.version)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn supersede(&self, id: &RequestId, input: SupersedeInput) -> Call<Request> {
+        Call::new(self, &ops::SUPERSEDE, &[id.as_str()]).json(&input)
+    }
+
+    /// Declares that the calling agent can't go on until another agent answers, or takes that back.
+    ///
+    /// Only for the agent's own open request to one individual agent; the version stays. An open question by itself blocks
+    /// nobody.
+    ///
+    /// # Errors
+    /// `request_closed` if it is final, `rate_limited` beyond 100 open blocking requests.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(client: beepgrid::Client, id: beepgrid::RequestId) -> Result<(), beepgrid::Error> {
+    /// use beepgrid::BlockingInput;
+    ///
+    /// let request = client.set_request_blocking(&id, BlockingInput::new(true)).await?;
+    /// assert!(request.blocking);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_request_blocking(&self, id: &RequestId, input: BlockingInput) -> Call<Request> {
+        Call::new(self, &ops::SET_REQUEST_BLOCKING, &[id.as_str()]).json(&input)
+    }
+
+    /// Reads what became of one's own request: a page of its deliveries, what was redeemed, what was published from it.
+    ///
+    /// `cursor` is the `next_cursor` of the page before, for the same request, within 24 hours. Queued, leased, acknowledged,
+    /// answered and carried out are five facts.
+    ///
+    /// # Errors
+    /// `forbidden` for who was only asked, `invalid_cursor`, `cursor_expired`.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(client: beepgrid::Client, id: beepgrid::RequestId) -> Result<(), beepgrid::Error> {
+    /// let mut page = client.request_trace(&id, None).await?;
+    /// loop {
+    ///     for delivery in &page.deliveries {
+    ///         println!("{} is {} since {}", delivery.recipient_id, delivery.state, delivery.at);
+    ///     }
+    ///     let Some(cursor) = page.next_cursor else { break };
+    ///     page = client.request_trace(&id, Some(&cursor)).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn request_trace(&self, id: &RequestId, cursor: Option<&str>) -> Call<RequestTrace> {
+        Call::new(self, &ops::REQUEST_TRACE, &[id.as_str()]).query("cursor", cursor)
     }
 }

@@ -1,7 +1,8 @@
 //! The ends of a request besides the decision, and what every end has in common.
 
 use beepgrid::{
-    CancelInput, InstanceId, PrincipalId, ReplaceRequestInput, ReplacedRequest, RequestId, RequestState, Response, Timestamp,
+    CancelInput, InstanceId, PrincipalId, ReplaceRequestInput, ReplacedRequest, RequestId, RequestState, Response, SupersedeInput,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,6 +17,7 @@ use crate::service::actor::Actor;
 use crate::service::audience::must_be_reachable;
 use crate::service::deliveries::{self, Closed};
 use crate::service::events::{self, Event};
+use crate::service::files::Claim;
 use crate::service::messages::{self, Content};
 use crate::signals::Signal;
 use crate::store::requests::{self, Closing, RequestRow};
@@ -93,6 +95,17 @@ pub(crate) fn cancel(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(RequestId, 
     Ok(Made { request_id: id.clone() })
 }
 
+/// Retires one's own open request, and asks nobody anew.
+pub(crate) fn supersede(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(RequestId, SupersedeInput)) -> Result<Made, Refusal> {
+    let view = project::find(tx, &actor.reader(), id)?.ok_or_else(Refusal::not_found)?;
+    if view.access != Access::Requester {
+        return Err(Refusal::forbidden("only who asked supersedes a request"));
+    }
+    let after = view.standing().after(Operation::Supersede { version: input.version })?;
+    close(tx, &view.row, &End { after, at: tx.now(), by: Some(&actor.id), response: None })?;
+    Ok(Made { request_id: id.clone() })
+}
+
 /// Retires one's own open request and asks those who still are participants anew, with a new text and all else as it was.
 pub(crate) fn replace(
     tx: &WriteTx<'_>,
@@ -106,6 +119,7 @@ pub(crate) fn replace(
     let seats = remaining(tx, actor, &view)?;
     let after = view.standing().after(Operation::Supersede { version: input.version })?;
     let old = view.row;
+    let files = Claim::of_replaced(tx, &old)?;
     close(tx, &old, &End { after, at: tx.now(), by: Some(&actor.id), response: None })?;
     if old.blocking {
         let parties: Vec<_> = seats.iter().map(|seat| seat.party.clone()).collect();
@@ -125,8 +139,11 @@ pub(crate) fn replace(
         expires_at: old.expires_at,
         seats,
         replaces_id: Some(old.id),
+        reused: None,
     };
-    Ok(MadeReplacement { previous_id: id.clone(), replacement_id: store(tx, actor, new)? })
+    let replacement_id = store(tx, actor, new)?;
+    files.bind_to_request(tx, actor, &replacement_id)?;
+    Ok(MadeReplacement { previous_id: id.clone(), replacement_id })
 }
 
 /// Mentions of a replacement name participants of every conversation that it stands in.
@@ -140,7 +157,7 @@ fn check_mentions(
     if input.mentions.is_empty() {
         return Ok(());
     }
-    let content = Content { body: &input.body, mentions: &input.mentions };
+    let content = Content { body: &input.body, mentions: &input.mentions, files: &Claim::default() };
     for seat in seats {
         if group_ask {
             messages::names_participants(&content, &[actor.as_party(), seat.party.clone()])?;
@@ -165,7 +182,7 @@ pub(crate) fn replacement_answer(
 }
 
 /// Those of the audience who still are participants and may be asked; in a chat the requester must be one too.
-fn remaining(tx: &ReadTx<'_>, actor: &Actor, view: &View) -> Result<Vec<Seat>, Refusal> {
+pub(super) fn remaining(tx: &ReadTx<'_>, actor: &Actor, view: &View) -> Result<Vec<Seat>, Refusal> {
     let row = &view.row;
     if !view.present {
         return Err(Refusal::forbidden("you are no longer a participant of this conversation"));

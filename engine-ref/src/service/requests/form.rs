@@ -5,7 +5,7 @@ use beepgrid::{
 };
 use serde_json::Value;
 
-use crate::service::limits::{MAX_ANSWER_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_CHOICES, MAX_TITLE_CHARS};
+use crate::service::limits::{MAX_ANSWER_BYTES, MAX_BATCH_TARGETS, MAX_CHOICES, MAX_TITLE_CHARS};
 use crate::service::{Refusal, checks};
 
 /// Code points of the resource that an action names; it may be a path or an address.
@@ -113,7 +113,8 @@ pub(crate) fn fits(input: &ResponseInput, kind: &RequestKind, choices: &[String]
     }
 }
 
-fn outcomes(kind: &RequestKind) -> &'static [Outcome] {
+/// How a request of this kind may be decided.
+pub(super) fn outcomes(kind: &RequestKind) -> &'static [Outcome] {
     match kind {
         RequestKind::Question => &[Outcome::Answered],
         RequestKind::Approval => &[Outcome::Approved, Outcome::Denied],
@@ -131,11 +132,11 @@ fn content(input: &AskInput) -> Result<(), Refusal> {
     body(&input.body)?;
     choices("choices", &input.choices)?;
     checks::mentions("mentions", &input.mentions, &input.body)?;
-    checks::count("attachment_ids", input.attachment_ids.len(), MAX_ATTACHMENTS)?;
+    checks::attachments("attachment_ids", &input.attachment_ids)?;
     preview_token(&input.preview_token)?;
     if !input.shared_key.is_empty() {
         refuse(kind != RequestKind::Question, "shared_key", "only for questions: approvals and tasks are never reused")?;
-        text("shared_key", &input.shared_key, MAX_TITLE_CHARS)?;
+        shared_key("shared_key", &input.shared_key)?;
     }
     match &input.action {
         Some(_) if kind != RequestKind::Approval => Err(Refusal::invalid("action", "only an approval binds an action")),
@@ -144,12 +145,18 @@ fn content(input: &AskInput) -> Result<(), Refusal> {
     }
 }
 
+/// The key of a reusable answer: 1 to 200 code points without control characters.
+pub(crate) fn shared_key(field: &str, given: &str) -> Result<(), Refusal> {
+    text(field, given, MAX_TITLE_CHARS)
+}
+
 fn body(given: &str) -> Result<(), Refusal> {
     refuse(given.trim().is_empty(), "body", "required: what is asked")?;
     checks::body("body", given)
 }
 
-fn action(action: &Action) -> Result<(), Refusal> {
+/// An action, as far as it can be told without the store.
+pub(crate) fn action(action: &Action) -> Result<(), Refusal> {
     text("name", &action.name, MAX_TITLE_CHARS)?;
     checks::id("executor_id", action.executor_id.as_str())?;
     text("resource", &action.resource, MAX_RESOURCE_CHARS)?;

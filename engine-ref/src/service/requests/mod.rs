@@ -7,25 +7,33 @@
 //! | `ask`, `batch` | whom an ask reaches, and whether it may |
 //! | `open` | storing a request that is allowed |
 //! | `respond` | the decision |
-//! | `close` | cancel, replace, expire, and what every end has in common |
+//! | `close` | cancel, supersede, replace, expire, and what every end has in common |
+//! | `blocking` | whether the asking agent waits |
+//! | `capabilities` | what is open to an actor, told beforehand |
+//! | `trace` | who had it when, and what came of it |
 //! | `project` | what a reader may see |
 
 mod ask;
 mod batch;
+mod blocking;
+pub(crate) mod capabilities;
 mod close;
 pub(crate) mod form;
 mod open;
 pub(crate) mod project;
 mod respond;
 pub(crate) mod state;
+mod trace;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ask::{Made, ask, open};
+pub(crate) use ask::{Made, ask, named, open};
 pub(crate) use batch::{ask_batch, batch_answer};
-pub(crate) use close::{cancel, expire, replace, replacement_answer};
+pub(crate) use blocking::set_blocking;
+pub(crate) use close::{cancel, expire, replace, replacement_answer, supersede};
 pub(crate) use project::{View, find, project, show, withdrawn};
-pub(crate) use respond::respond;
+pub(crate) use respond::{must_decide, respond};
+pub(crate) use trace::trace;
 
 use beepgrid::{Request, RequestId};
 

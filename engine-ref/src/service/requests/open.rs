@@ -1,10 +1,13 @@
 //! Storing a request that is allowed already, and telling those who were asked.
 
 use beepgrid::{
-    Action, ConversationId, DeliveryKind, Mention, PrincipalId, PrincipalKind, RequestId, RequestKind, RequestState, Timestamp,
+    Action, ConversationId, DeliveryKind, Mention, PrincipalId, PrincipalKind, RequestId, RequestKind, RequestState, Response,
+    Timestamp,
 };
 use serde_json::json;
 
+use super::close::{End, close};
+use super::state::{Operation, Standing};
 use crate::service::actor::Actor;
 use crate::service::audience::Party;
 use crate::service::deliveries::{self, Pin};
@@ -38,6 +41,8 @@ pub(super) struct New {
     /// At least one; the first tells where the requester reads it.
     pub(super) seats: Vec<Seat>,
     pub(super) replaces_id: Option<RequestId>,
+    /// The published answer that resolves it at once.
+    pub(super) reused: Option<Response>,
 }
 
 /// Stores the request, with its event and a delivery to each agent that is asked.
@@ -46,37 +51,40 @@ pub(super) fn store(tx: &WriteTx<'_>, actor: &Actor, new: New) -> Result<Request
     let id: RequestId = new_id(RequestId::PREFIX);
     let conversation_id = first.conversation_id.clone();
     let sequence = record(tx, actor, &id, &new)?;
-    let New { kind, title, body, choices, mentions, blocking, group_ask, action, shared_key, expires_at, seats, replaces_id } =
-        new;
-    requests::insert(
-        tx,
-        &RequestRow {
-            id: id.clone(),
-            conversation_id,
-            requester_id: actor.id.clone(),
-            requester_instance_id: actor.instance_id.clone(),
-            kind,
-            title,
-            body,
-            choices,
-            mentions,
-            blocking,
-            group_ask,
-            state: RequestState::Open,
-            version: 1,
-            executor_id: action.as_ref().map(|action| action.executor_id.clone()),
-            action,
-            shared_key,
-            expires_at,
-            created_at: tx.now(),
-            sequence,
-            closed_at: None,
-            closed_by: None,
-            response: None,
-            replaces_id,
-        },
-    )?;
-    seat_all(tx, actor, &id, &seats, sequence)?;
+    let New { kind, title, body, choices, mentions, blocking, group_ask, action, shared_key, expires_at, replaces_id, .. } = new;
+    let row = RequestRow {
+        id: id.clone(),
+        conversation_id,
+        requester_id: actor.id.clone(),
+        requester_instance_id: actor.instance_id.clone(),
+        kind,
+        title,
+        body,
+        choices,
+        mentions,
+        blocking,
+        group_ask,
+        state: RequestState::Open,
+        version: 1,
+        executor_id: action.as_ref().map(|action| action.executor_id.clone()),
+        action,
+        shared_key,
+        expires_at,
+        created_at: tx.now(),
+        sequence,
+        closed_at: None,
+        closed_by: None,
+        response: None,
+        replaces_id,
+    };
+    requests::insert(tx, &row)?;
+    seat_all(tx, &row, &new.seats, new.reused.is_none())?;
+    if let Some(response) = &new.reused {
+        let open = Standing { state: row.state.clone(), version: row.version };
+        let after = open.after(Operation::Respond { version: response.version })?;
+        // Nobody decided anything now.
+        close(tx, &row, &End { after, at: tx.now(), by: None, response: Some(response) })?;
+    }
     Ok(id)
 }
 
@@ -95,7 +103,9 @@ fn record(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, new: &New) -> Result<
     events::record_for(tx, &event, &concerned)
 }
 
-fn seat_all(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, seats: &[Seat], position: i64) -> Result<(), Refusal> {
+/// Keeps who is asked and, while there is something to decide, tells the agents among them.
+fn seat_all(tx: &WriteTx<'_>, request: &RequestRow, seats: &[Seat], undecided: bool) -> Result<(), Refusal> {
+    let (id, position) = (&request.id, request.sequence);
     let mut last: Option<&ConversationId> = None;
     for seat in seats {
         let row = SeatRow { principal_id: seat.party.id.clone(), conversation_id: seat.conversation_id.clone() };
@@ -104,8 +114,8 @@ fn seat_all(tx: &WriteTx<'_>, actor: &Actor, id: &RequestId, seats: &[Seat], pos
             conversations::touch(tx, &seat.conversation_id, position)?;
             last = Some(&seat.conversation_id);
         }
-        if seat.party.kind == PrincipalKind::Agent {
-            deliver(tx, &actor.id, id, seat, position)?;
+        if undecided && seat.party.kind == PrincipalKind::Agent {
+            deliver(tx, &request.requester_id, id, seat, position)?;
         }
     }
     Ok(())

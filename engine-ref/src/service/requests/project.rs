@@ -5,10 +5,10 @@ use beepgrid::{
 };
 
 use super::state::{Standing, is_due};
-use crate::service::Refusal;
 use crate::service::conversations::{Hidden, Reader};
 use crate::service::limits::{CONVERSATION_WINDOW, MAX_SCAN};
-use crate::store::ReadTx;
+use crate::service::{Refusal, files};
+use crate::store::{ReadTx, answers};
 use crate::store::requests::{self, RequestRow, SeenRow};
 
 /// Sorts after every id.
@@ -44,7 +44,8 @@ impl View {
         Standing { state: self.row.state.clone(), version: self.row.version }
     }
 
-    fn shows_response_to(&self, reader: &PrincipalId) -> bool {
+    /// Whether the decision is shown to the reader that this view was made for.
+    pub(crate) fn shows_response_to(&self, reader: &PrincipalId) -> bool {
         let gave_it = self.row.response.as_ref().is_some_and(|response| response.responder_id.as_ref() == Some(reader));
         match self.access {
             Access::Requester | Access::Operator => true,
@@ -150,12 +151,16 @@ pub(crate) fn show(tx: &ReadTx<'_>, reader: &PrincipalId, view: View) -> Result<
     }
     let shows_response = view.shows_response_to(reader);
     let (recipient_ids, recipients) = recipients(tx, &view)?;
-    let View { row, access, seat, .. } = view;
+    let View { mut row, access, seat, .. } = view;
+    if let Some(response) = row.response.as_mut().filter(|_| shows_response) {
+        response.source_invalidated = source_invalidated(tx, response)?;
+    }
     let own = if access == Access::Requester { None } else { seat };
+    let attachments = files::of_request(tx, &row.id, own.as_ref().unwrap_or(&row.conversation_id))?;
     // Who resolved it is who gave the response.
     let shows_closer = shows_response || row.state != RequestState::Resolved;
     Ok(Request {
-        attachments: Vec::new(),
+        attachments,
         mentions: row.mentions,
         blocking: row.blocking,
         requester_instance_id: row.requester_instance_id,
@@ -177,6 +182,12 @@ pub(crate) fn show(tx: &ReadTx<'_>, reader: &PrincipalId, view: View) -> Result<
         recipient_ids,
         recipients,
     })
+}
+
+/// Whether the published answer that a response comes from was taken out of reuse since.
+fn source_invalidated(tx: &ReadTx<'_>, response: &Response) -> Result<bool, Refusal> {
+    let Some(source) = &response.source_answer_id else { return Ok(false) };
+    Ok(answers::by_id(tx, source)?.is_some_and(|answer| answer.invalidated_at.is_some()))
 }
 
 /// Who was asked, for those who may know all of it; for a group ask also where.
@@ -211,7 +222,8 @@ fn executors_part(row: RequestRow) -> Request {
     Request { kind: row.kind, title: row.title, action: row.action, expires_at: row.expires_at, response: outcome, ..part }
 }
 
-fn bare(row: &RequestRow) -> Request {
+/// State and version alone: what is left of a request for who sees nothing of its content.
+pub(super) fn bare(row: &RequestRow) -> Request {
     Request {
         attachments: Vec::new(),
         mentions: Vec::new(),

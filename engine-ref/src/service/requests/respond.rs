@@ -33,7 +33,7 @@ pub(crate) fn respond(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(RequestId,
 }
 
 /// Refuses whoever may see the request but not decide it.
-fn must_decide(tx: &ReadTx<'_>, actor: &Actor, view: &View) -> Result<(), Refusal> {
+pub(crate) fn must_decide(tx: &ReadTx<'_>, actor: &Actor, view: &View) -> Result<(), Refusal> {
     let row = &view.row;
     if row.executor_id.as_ref() == Some(&actor.id) {
         return Err(Refusal::forbidden("the executor of an action never decides it"));

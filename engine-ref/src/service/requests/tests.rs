@@ -4,6 +4,7 @@ mod asking;
 mod deciding;
 mod ending;
 mod reading;
+mod sharing;
 mod world;
 
 /// Runs each case on every store there is.

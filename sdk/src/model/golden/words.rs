@@ -7,6 +7,7 @@ fn the_vocabularies_have_the_published_words() {
     assert_eq!(RequestKind::KNOWN, ["question", "approval", "task"]);
     assert_eq!(RequestState::KNOWN, ["open", "resolved", "cancelled", "expired", "superseded"]);
     assert_eq!(Outcome::KNOWN, ["answered", "approved", "denied", "completed", "failed", "rejected"]);
+    assert_eq!(ExecutionState::KNOWN, ["authorized", "running", "succeeded", "failed", "unknown"]);
     assert_eq!(DeliveryKind::KNOWN, ["message", "request", "request_result", "request_withdrawn"]);
     assert_eq!(Presence::KNOWN, ["connected", "stale", "offline"]);
     assert_eq!(Effect::KNOWN, ["allow", "deny"]);
@@ -23,10 +24,32 @@ fn the_error_codes_are_those_of_the_contract() {
     assert_eq!(
         ErrorCode::KNOWN,
         [
-            "invalid_request", "invalid_cursor", "unauthorized", "forbidden", "not_found", "method_not_allowed", "version_conflict",
-            "request_closed", "idempotency_conflict", "stale_generation", "preview_stale", "attachment_claimed", "execution_final",
-            "not_approved", "action_mismatch", "already_exists", "manager_required", "last_operator", "not_renewable",
-            "cursor_expired", "too_large", "unsupported_media_type", "rate_limited", "internal", "provider_failed", "unavailable",
+            "invalid_request",
+            "invalid_cursor",
+            "unauthorized",
+            "forbidden",
+            "not_found",
+            "method_not_allowed",
+            "version_conflict",
+            "request_closed",
+            "idempotency_conflict",
+            "stale_generation",
+            "preview_stale",
+            "attachment_claimed",
+            "execution_final",
+            "not_approved",
+            "action_mismatch",
+            "already_exists",
+            "manager_required",
+            "last_operator",
+            "not_renewable",
+            "cursor_expired",
+            "too_large",
+            "unsupported_media_type",
+            "rate_limited",
+            "internal",
+            "provider_failed",
+            "unavailable",
             "provider_timeout",
         ]
     );
