@@ -182,6 +182,7 @@ CREATE INDEX request_audience_principal ON request_audience (principal_id, reque
 -- state: ready | leased | acked | parked | withdrawn. due_at: when it may be leased next (a live lease: its end plus the
 -- wait before the redelivery). lane: 0 results and withdrawals, 1 addressed to one instance, 2 ordered.
 -- pin: NULL, 'hard' (that instance alone) or 'soft' (that instance while it lives).
+-- waits: an ordered, live one that is not the first of these in its conversation.
 CREATE TABLE deliveries (
     id TEXT {key} PRIMARY KEY,
     position BIGINT NOT NULL,
@@ -196,6 +197,7 @@ CREATE TABLE deliveries (
     sender_id TEXT {key} NOT NULL,
     state TEXT NOT NULL,
     reason TEXT,
+    waits BOOLEAN NOT NULL,
     generation BIGINT NOT NULL,
     attempts BIGINT NOT NULL,
     leased_by TEXT {key},
@@ -206,8 +208,12 @@ CREATE TABLE deliveries (
     created_at BIGINT NOT NULL,
     acked_at BIGINT
 );
--- The lease walks the live deliveries of one agent in order, and asks for each ordered one whether its conversation is held back.
-CREATE INDEX deliveries_live ON deliveries (agent_id, lane, position, id) WHERE state IN ('ready', 'leased');
+-- The lease walks what stands outside order, then the first of each conversation, and from there along the conversation; so one
+-- that is held back costs one step, however much stands behind it.
+CREATE INDEX deliveries_unordered ON deliveries (agent_id, lane, position, id) WHERE lane < 2 AND state IN ('ready', 'leased');
+CREATE INDEX deliveries_front ON deliveries (agent_id, position, id) WHERE waits = FALSE AND lane = 2 AND state IN ('ready', 'leased');
+CREATE INDEX deliveries_line ON deliveries (agent_id, conversation_id, position, id) WHERE lane = 2 AND state IN ('ready', 'leased');
+-- Whether something in a conversation is held, or due.
 CREATE INDEX deliveries_holding ON deliveries (agent_id, conversation_id, due_at) WHERE lane = 2 AND state IN ('ready', 'leased');
 -- When the next one becomes due, for polls that wait.
 CREATE INDEX deliveries_held ON deliveries (agent_id, due_at) WHERE state IN ('ready', 'leased');
@@ -218,7 +224,7 @@ CREATE INDEX deliveries_parked ON deliveries (agent_id, position, id) WHERE stat
 CREATE INDEX deliveries_worn ON deliveries (first_leased_at) WHERE state IN ('ready', 'leased') AND attempts >= 20;
 CREATE INDEX deliveries_pinned ON deliveries (instance_id) WHERE pin IS NOT NULL AND state IN ('ready', 'leased');
 
--- How many live message deliveries an agent has of one sender: counted as they come and go, because a send may not count thousands.
+-- How many live messages and requests an agent has of one sender: counted as they come and go, because a send may not count thousands.
 CREATE TABLE backlogs (
     agent_id TEXT {key} NOT NULL,
     sender_id TEXT {key} NOT NULL,

@@ -198,7 +198,7 @@ pub(crate) fn park(tx: &WriteTx<'_>, row: &DeliveryRow, reason: &'static str) ->
 
 /// After a delivery stopped holding back its conversation: wakes polls if there is something left in it that is due.
 pub(crate) fn wake_the_rest(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), Refusal> {
-    if row.lane == Lane::Ordered && deliveries::conversation_has_due(tx, &row.agent_id, &row.conversation_id)? {
+    if row.lane == Lane::Ordered && deliveries::line::has_due(tx, &row.agent_id, &row.conversation_id)? {
         tx.signal(Signal::Work { agent: row.agent_id.clone() });
     }
     Ok(())

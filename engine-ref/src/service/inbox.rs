@@ -3,6 +3,14 @@
 //! All of it runs inside the serial write, so of two instances that lease at once one comes first and the other sees its lease.
 //! The wait for work stands in `http/workers`, who may be told of a closed request in `deliveries`.
 
+#[cfg(test)]
+pub(crate) mod bed;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+mod walk;
+
 use std::time::Duration;
 
 use beepgrid::{
@@ -10,11 +18,12 @@ use beepgrid::{
     ReleaseInput, RequestState, Timestamp,
 };
 
+use self::walk::Walk;
 use super::limits::{MAX_LEASE, MAX_WAIT_MS};
 use super::actor::Actor;
 use super::{Refusal, checks, deliveries as rules, messages, requests};
 use crate::signals::Signal;
-use crate::store::deliveries::{self, DeliveryRow, Kinds, Lane, Place, State, Worker};
+use crate::store::deliveries::{self, DeliveryRow, Kinds, Lane, Place, State, Worker, line};
 use crate::store::{ReadTx, WriteTx};
 
 /// How long a lease lasts unless it is extended.
@@ -84,9 +93,10 @@ pub(crate) struct Glimpse {
 pub(crate) fn glimpse(tx: &ReadTx<'_>, worker: &Worker<'_>, kinds: Kinds) -> Result<Glimpse, Refusal> {
     let lately = tx.now().minus(rules::SOFT_PIN);
     let mut ready = false;
-    for lane in [Lane::Results, Lane::Instance, Lane::Ordered] {
-        ready = ready || !deliveries::leasable(tx, worker, (lane, kinds, lately), &Place::START, 1)?.is_empty();
+    for lane in [Lane::Results, Lane::Instance] {
+        ready = ready || !deliveries::unordered(tx, worker, (lane, kinds, lately), &Place::START, 1)?.is_empty();
     }
+    ready = ready || Walk::new(worker, kinds, 1).next(tx)?.is_some();
     // Looked up even when something is ready: it may be gone when the lease comes to it.
     Ok(Glimpse { ready, next_due: deliveries::next_due(tx, worker.agent)? })
 }
@@ -121,11 +131,10 @@ pub(crate) fn lease(
 ) -> Result<Vec<Delivery>, Refusal> {
     let lately = tx.now().minus(rules::SOFT_PIN);
     let mut leased = Vec::new();
-    for lane in [Lane::Results, Lane::Instance, Lane::Ordered] {
+    for lane in [Lane::Results, Lane::Instance] {
         let mut after = Place::START;
         while leased.len() < want.limit {
-            let missing = i64::try_from(want.limit - leased.len()).unwrap_or(MAX_LEASE);
-            let page = deliveries::leasable(tx, worker, (lane, want.kinds, lately), &after, missing)?;
+            let page = deliveries::unordered(tx, worker, (lane, want.kinds, lately), &after, missing(want, &leased))?;
             let Some(last) = page.last() else { break };
             after = last.place();
             for row in page {
@@ -133,7 +142,17 @@ pub(crate) fn lease(
             }
         }
     }
+    let mut walk = Walk::new(worker, want.kinds, missing(want, &leased));
+    while leased.len() < want.limit
+        && let Some(row) = walk.next(tx)?
+    {
+        leased.extend(lease_one(tx, worker, row, project)?);
+    }
     Ok(leased)
+}
+
+fn missing(want: &Want, leased: &[Delivery]) -> i64 {
+    i64::try_from(want.limit.saturating_sub(leased.len())).unwrap_or(MAX_LEASE)
 }
 
 /// Leases one delivery, or ends it where it should go to nobody any more.
@@ -251,7 +270,7 @@ pub(crate) fn extend(
     let end = row.leased_at.map(|start| start.plus(LONGEST_LEASE)).filter(|end| *end > now);
     let (State::Leased, Some(end)) = (row.state, end) else { return Err(stale()) };
     let lapsed = !row.is_held(now) && row.lane == Lane::Ordered;
-    if lapsed && deliveries::is_held_by_other(tx, worker, &row.conversation_id)? {
+    if lapsed && line::is_held_by_other(tx, worker, &row.conversation_id)? {
         return Err(stale());
     }
     let until = now.plus(seconds(input.seconds)).min(end);
@@ -301,10 +320,3 @@ pub(crate) fn check_release(input: &ReleaseInput) -> Result<(), Refusal> {
 fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
-
-#[cfg(test)]
-pub(crate) mod bed;
-#[cfg(test)]
-mod model;
-#[cfg(test)]
-mod tests;

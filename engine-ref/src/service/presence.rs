@@ -45,13 +45,6 @@ pub(crate) struct Unwritten {
     pub(crate) credentials: Vec<(CredentialId, Timestamp)>,
 }
 
-impl Unwritten {
-    /// Whether there is nothing to write.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.instances.is_empty() && self.credentials.is_empty()
-    }
-}
-
 impl Presence {
     /// Notes a lease, poll or heartbeat of a runtime.
     pub(crate) fn instance_seen(&self, id: &InstanceId, now: Timestamp) {
@@ -215,6 +208,25 @@ mod tests {
         assert_eq!(presence.last_seen(&id, at(5)), at(7));
         assert_eq!(presence.last_seen(&id, at(9)), at(9));
         assert_eq!(presence.last_used(&CredentialId::new("crd_1"), None), None);
+    }
+
+    #[test]
+    fn runtime_is_shown_as_it_was_last_heard_of_anywhere() {
+        let presence = Presence::default();
+        let row = instances::InstanceRow {
+            id: "ins_1".into(),
+            agent_id: "agt_1".into(),
+            name: String::new(),
+            capabilities: vec!["review".to_owned()],
+            progress: beepgrid::JsonMap::new(),
+            created_at: at(0),
+            last_seen: at(100),
+        };
+        assert_eq!(presence.instance(row.clone(), at(200)).presence, beepgrid::Presence::Stale);
+        presence.instance_seen(&row.id, at(190));
+        let shown = presence.instance(row, at(200));
+        assert_eq!((shown.presence, shown.last_seen), (beepgrid::Presence::Connected, at(190)));
+        assert_eq!(shown.capabilities, ["review"]);
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl DeliveryRow {
 }
 
 /// A place in the order of an agent's deliveries; pages begin after one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     position: i64,
     id: String,
@@ -157,6 +157,17 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
+    /// Whether a kind is among them.
+    pub(crate) fn has(self, kind: &DeliveryKind) -> bool {
+        match kind {
+            DeliveryKind::Message => self.messages,
+            DeliveryKind::Request => self.requests,
+            DeliveryKind::RequestResult => self.results,
+            DeliveryKind::RequestWithdrawn => self.withdrawals,
+            _ => false,
+        }
+    }
+
     /// Whether a lane can have any of them.
     pub(crate) fn are_in(self, lane: Lane) -> bool {
         if lane == Lane::Results { self.results || self.withdrawals } else { self.messages || self.requests }
@@ -202,13 +213,16 @@ fn all(rows: &[Row]) -> Result<Vec<DeliveryRow>, StoreError> {
     rows.iter().map(delivery).collect()
 }
 
-/// Stores a new delivery.
+/// Stores a new delivery; it stands last in its conversation.
 pub(crate) fn insert(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreError> {
     tx.execute(
         "INSERT INTO deliveries (id, position, agent_id, instance_id, pin, lane, kind, conversation_id, message_id, request_id,
-                                 sender_id, state, generation, attempts, due_at, created_at)
+                                 sender_id, state, waits, generation, attempts, due_at, created_at)
          VALUES (:id, :position, :agent, :instance, :pin, :lane, :kind, :conversation, :message, :request,
-                 :sender, :state, 0, 0, :due, :created)",
+                 :sender, :state, :ordered = TRUE AND EXISTS (
+                     SELECT 1 FROM deliveries d
+                     WHERE d.agent_id = :agent AND d.conversation_id = :conversation AND d.lane = 2 AND d.state IN ('ready', 'leased')
+                       AND (d.position, d.id) < (:position, :id)), 0, 0, :due, :created)",
         &[
             ("id", &row.id),
             ("position", &row.position),
@@ -222,11 +236,18 @@ pub(crate) fn insert(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreErr
             ("request", &row.request_id),
             ("sender", &row.sender_id),
             ("state", &row.state.as_str()),
+            ("ordered", &(row.lane == Lane::Ordered)),
             ("due", &row.due_at),
             ("created", &row.created_at),
         ],
     )?;
     count(tx, row, 1)
+}
+
+/// Counts a delivery that is live no more, and lets the next of its conversation move up.
+fn ceases_to_be_live(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreError> {
+    count(tx, row, -1)?;
+    if row.lane == Lane::Ordered { line::leave(tx, row) } else { Ok(()) }
 }
 
 /// One delivery.
@@ -279,13 +300,13 @@ fn count(tx: &WriteTx<'_>, row: &DeliveryRow, change: i64) -> Result<(), StoreEr
 
 // What an instance may be given of the two lanes without order: due, of a wanted kind, and not kept for another instance.
 // A soft pin holds while its instance has a working credential and was seen lately.
-// Index: deliveries_live; per row at most instances by key and credentials_instance.
+// Index: deliveries_unordered; per row at most instances by key and credentials_instance.
 macro_rules! unordered {
     ($prefix:literal) => {
         concat!(
             $prefix,
             "SELECT d.* FROM deliveries d
-             WHERE d.agent_id = :agent AND d.lane = :lane AND d.state IN ('ready', 'leased')
+             WHERE d.agent_id = :agent AND d.lane = :lane AND d.lane < 2 AND d.state IN ('ready', 'leased')
                AND (d.position, d.id) > (:position, :after) AND d.due_at <= :now
                AND (d.kind <> 'message' OR :messages = TRUE) AND (d.kind <> 'request' OR :requests = TRUE)
                AND (d.kind <> 'request_result' OR :results = TRUE) AND (d.kind <> 'request_withdrawn' OR :withdrawals = TRUE)
@@ -298,30 +319,8 @@ macro_rules! unordered {
     };
 }
 
-// What an instance may be given of the ordered lane: due, of a wanted kind, and not held back within its conversation, either
-// by a lease of another instance (wherever it stands) or by an earlier delivery that is waiting and not in one's own hands.
-// Index: deliveries_live for the walk, deliveries_holding for each row of it.
-macro_rules! ordered {
-    ($prefix:literal) => {
-        concat!(
-            $prefix,
-            "SELECT d.* FROM deliveries d
-             WHERE d.agent_id = :agent AND d.lane = 2 AND d.state IN ('ready', 'leased')
-               AND (d.position, d.id) > (:position, :after) AND d.due_at <= :now
-               AND (d.kind <> 'message' OR :messages = TRUE) AND (d.kind <> 'request' OR :requests = TRUE)
-               AND NOT EXISTS (
-                   SELECT 1 FROM deliveries h
-                   WHERE h.agent_id = :agent AND h.conversation_id = d.conversation_id AND h.due_at > :now
-                     AND h.lane = 2 AND h.state IN ('ready', 'leased')
-                     AND CASE WHEN h.state = 'leased' AND h.leased_until > :now THEN h.leased_by <> :instance
-                              ELSE h.position < d.position OR (h.position = d.position AND h.id < d.id) END)
-             ORDER BY d.position, d.id LIMIT :limit"
-        )
-    };
-}
-
-/// The next deliveries of a lane that the worker may be given now, in order, after a place.
-pub(crate) fn leasable(
+/// The next deliveries of a lane without order that the worker may be given now, after a place.
+pub(crate) fn unordered(
     tx: &ReadTx<'_>,
     worker: &Worker<'_>,
     (lane, kinds, lately): (Lane, Kinds, Timestamp),
@@ -331,41 +330,23 @@ pub(crate) fn leasable(
     if !kinds.are_in(lane) {
         return Ok(Vec::new());
     }
-    let now = tx.now();
-    let rows = if lane == Lane::Ordered {
-        tx.query(
-            ordered!(""),
-            &[
-                ("agent", worker.agent),
-                ("instance", worker.instance),
-                ("position", &after.position),
-                ("after", &after.id),
-                ("now", &now),
-                ("messages", &kinds.messages),
-                ("requests", &kinds.requests),
-                ("limit", &limit),
-            ],
-        )?
-    } else {
-        tx.query(
-            unordered!(""),
-            &[
-                ("agent", worker.agent),
-                ("instance", worker.instance),
-                ("lane", &lane.number()),
-                ("position", &after.position),
-                ("after", &after.id),
-                ("now", &now),
-                ("messages", &kinds.messages),
-                ("requests", &kinds.requests),
-                ("results", &kinds.results),
-                ("withdrawals", &kinds.withdrawals),
-                ("lately", &lately),
-                ("limit", &limit),
-            ],
-        )?
-    };
-    all(&rows)
+    all(&tx.query(
+        unordered!(""),
+        &[
+            ("agent", worker.agent),
+            ("instance", worker.instance),
+            ("lane", &lane.number()),
+            ("position", &after.position),
+            ("after", &after.id),
+            ("now", &tx.now()),
+            ("messages", &kinds.messages),
+            ("requests", &kinds.requests),
+            ("results", &kinds.results),
+            ("withdrawals", &kinds.withdrawals),
+            ("lately", &lately),
+            ("limit", &limit),
+        ],
+    )?)
 }
 
 /// When the next live delivery of an agent becomes due that is not due yet.
@@ -377,34 +358,6 @@ pub(crate) fn next_due(tx: &ReadTx<'_>, agent: &PrincipalId) -> Result<Option<Ti
         &[("agent", agent), ("now", &tx.now())],
     )?;
     found.map(|row| Ok(Timestamp::from_micros(row.int("due_at")?))).transpose()
-}
-
-/// Whether an instance other than the worker's holds a running lease in a conversation.
-pub(crate) fn is_held_by_other(tx: &ReadTx<'_>, worker: &Worker<'_>, conversation: &ConversationId) -> Result<bool, StoreError> {
-    // Index: deliveries_holding.
-    let found = tx.find(
-        "SELECT 1 AS held FROM deliveries
-         WHERE agent_id = :agent AND conversation_id = :conversation AND due_at > :now AND lane = 2
-           AND state IN ('ready', 'leased') AND state = 'leased' AND leased_until > :now AND leased_by <> :instance LIMIT 1",
-        &[("agent", worker.agent), ("conversation", conversation), ("now", &tx.now()), ("instance", worker.instance)],
-    )?;
-    Ok(found.is_some())
-}
-
-/// Whether an ordered conversation of an agent has something that is due.
-pub(crate) fn conversation_has_due(
-    tx: &ReadTx<'_>,
-    agent: &PrincipalId,
-    conversation: &ConversationId,
-) -> Result<bool, StoreError> {
-    // Index: deliveries_holding.
-    let found = tx.find(
-        "SELECT 1 AS due FROM deliveries
-         WHERE agent_id = :agent AND conversation_id = :conversation AND due_at <= :now AND lane = 2
-           AND state IN ('ready', 'leased') LIMIT 1",
-        &[("agent", agent), ("conversation", conversation), ("now", &tx.now())],
-    )?;
-    Ok(found.is_some())
 }
 
 /// Stores a lease: the row's state, generation, attempts, times and holder.
@@ -432,7 +385,7 @@ pub(crate) fn save_lease(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), Stor
 pub(crate) fn ack(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreError> {
     let sql = "UPDATE deliveries SET state = 'acked', reason = NULL, acked_at = :now WHERE id = :id";
     tx.execute(sql, &[("id", &row.id), ("now", &tx.now())])?;
-    if row.is_live() { count(tx, row, -1) } else { Ok(()) }
+    if row.is_live() { ceases_to_be_live(tx, row) } else { Ok(()) }
 }
 
 /// Parks or withdraws a live delivery.
@@ -441,7 +394,7 @@ pub(crate) fn end(tx: &WriteTx<'_>, row: &DeliveryRow, state: State, reason: &'s
         "UPDATE deliveries SET state = :state, reason = :reason WHERE id = :id",
         &[("id", &row.id), ("state", &state.as_str()), ("reason", &reason)],
     )?;
-    count(tx, row, -1)
+    ceases_to_be_live(tx, row)
 }
 
 /// Makes a parked delivery ready and due, with its attempts counted anew.
@@ -450,7 +403,8 @@ pub(crate) fn revive(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreErr
         "UPDATE deliveries SET state = 'ready', reason = NULL, attempts = 0, first_leased_at = NULL, due_at = :now WHERE id = :id",
         &[("id", &row.id), ("now", &tx.now())],
     )?;
-    count(tx, row, 1)
+    count(tx, row, 1)?;
+    if row.lane == Lane::Ordered { line::join_again(tx, row) } else { Ok(()) }
 }
 
 /// The parked deliveries of an agent in order, after a place.
@@ -501,5 +455,6 @@ pub(crate) fn unpin(tx: &WriteTx<'_>, id: &DeliveryId) -> Result<(), StoreError>
     Ok(())
 }
 
+pub(crate) mod line;
 #[cfg(test)]
 mod tests;

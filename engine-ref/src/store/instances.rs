@@ -58,13 +58,6 @@ pub(crate) fn by_id(tx: &ReadTx<'_>, id: &InstanceId) -> Result<Option<InstanceR
     tx.find("SELECT * FROM instances WHERE id = :id", &[("id", id)])?.map(|row| instance(&row)).transpose()
 }
 
-/// The newest runtime connections of one agent, newest first.
-pub(crate) fn of_agent(tx: &ReadTx<'_>, agent: &PrincipalId, limit: i64) -> Result<Vec<InstanceRow>, StoreError> {
-    // Index: instances_agent.
-    let sql = "SELECT * FROM instances WHERE agent_id = :agent ORDER BY id DESC LIMIT :limit";
-    tx.query(sql, &[("agent", agent), ("limit", &limit)])?.iter().map(instance).collect()
-}
-
 /// A runtime connection as a target: its agent, narrowed to it.
 pub(crate) fn party(tx: &ReadTx<'_>, id: &str) -> Result<Option<Party>, StoreError> {
     // Index: primary keys.

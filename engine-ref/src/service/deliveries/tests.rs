@@ -27,6 +27,7 @@ fn actor(id: &str, operator: bool, instance: Option<&str>) -> Actor {
             expires_at: None,
         },
         rules: Rules::new(&RulesCache::default(), "0".to_owned()),
+        cursor_key: None,
     }
 }
 
@@ -148,6 +149,7 @@ async fn requeued_delivery_keeps_its_id_and_place_and_counts_anew() {
         let row = bed.row(&one).await;
         assert_eq!((row.state, row.attempts, row.first_leased_at, row.reason), (State::Ready, 0, None, None));
         assert_eq!(bed.counted().await, (2, 2));
+        bed.check_lines().await;
         let leased = bed.lease("ins_b").await;
         let got: Vec<_> = leased.iter().map(|delivery| (delivery.id.clone(), delivery.generation, delivery.attempt)).collect();
         assert_eq!(got, [(one.clone(), 21, 1), (two, 2, 1)]);

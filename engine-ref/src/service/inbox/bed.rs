@@ -221,6 +221,23 @@ impl Bed {
         read.await.unwrap()
     }
 
+    /// Checks that of the live ordered deliveries of each conversation the first alone does not wait.
+    pub(crate) async fn check_lines(&self) {
+        let read = self.store.read(|tx| {
+            let rows = tx.query(
+                "SELECT conversation_id, waits FROM deliveries WHERE lane = 2 AND state IN ('ready', 'leased')
+                 ORDER BY conversation_id, position, id",
+                &[],
+            )?;
+            rows.iter().map(|row| Ok((row.text("conversation_id")?, row.bool("waits")?))).collect::<Result<Vec<_>, Refusal>>()
+        });
+        let mut before = String::new();
+        for (conversation, waits) in read.await.unwrap() {
+            assert_eq!(waits, conversation == before, "{conversation}");
+            before = conversation;
+        }
+    }
+
     /// Leases and lets the lease and the wait after it run out, `times` times.
     pub(crate) async fn wear(&self, instance: &str, times: i64) {
         for _ in 0..times {

@@ -141,6 +141,7 @@ async fn run(steps: Vec<Step>) {
     for step in steps {
         perform(&bed, &mut model, &mut witness, step).await;
         model.check_holders();
+        bed.check_lines().await;
     }
     let (along, live) = bed.counted().await;
     assert_eq!(along, live);

@@ -345,6 +345,7 @@ async fn what_may_no_longer_be_seen_or_decided_is_withdrawn_and_holds_nothing_ba
         let plain = bed.message("cnv_1").await;
         let leased = bed.lease_with("ins_a", InboxInput::new().limit(1)).await;
         assert_eq!(leased[0].id, plain);
+        bed.check_lines().await;
         let reason = |row: DeliveryRow| (row.state, row.reason, row.generation);
         assert_eq!(reason(bed.row(&hidden).await), (State::Withdrawn, Some("no_access".to_owned()), 0));
         assert_eq!(reason(bed.row(&closed).await), (State::Withdrawn, Some("closed".to_owned()), 0));
@@ -361,6 +362,7 @@ async fn exhausted_delivery_is_parked_at_the_lease_and_not_given_again() {
         bed.advance(86_400);
         let behind = bed.message("cnv_1").await;
         assert_eq!(bed.ids("ins_a").await, [behind]);
+        bed.check_lines().await;
         let row = bed.row(&one).await;
         assert_eq!((row.state, row.reason.as_deref()), (State::Parked, Some("attempts")));
         // Who had it last may still say that it was done.
@@ -414,4 +416,26 @@ async fn look_finds_nothing_in_a_conversation_that_another_holds() {
         glimpse(tx, &Worker { agent: &agent, instance: &instance }, ALL)
     });
     assert_eq!(seen.await.unwrap(), Glimpse { ready: false, next_due: Some(start().plus(LEASE)) });
+}
+
+#[tokio::test]
+async fn conversation_that_is_held_back_costs_a_lease_one_step() {
+    let bed = Bed::memory().await;
+    bed.message("cnv_1").await;
+    let held = bed.lease("ins_a").await.swap_remove(0);
+    bed.release("ins_a", &held.id, 1, 3_600).await.unwrap();
+    for _ in 0..50 {
+        bed.message("cnv_1").await;
+    }
+    let free = bed.message("cnv_2").await;
+    let fronts = bed.store.read(|tx| {
+        let (agent, instance) = ("agt_1".into(), "ins_b".into());
+        let worker = Worker { agent: &agent, instance: &instance };
+        Ok(line::fronts(tx, &worker, &Place::START, 100)?)
+    });
+    assert_eq!(fronts.await.unwrap().into_iter().map(|row| row.id).collect::<Vec<_>>(), [free.clone()]);
+    assert_eq!(bed.ids("ins_b").await, [free.clone()]);
+    bed.ack("ins_b", &free, 1).await.unwrap();
+    bed.advance(3_600);
+    assert_eq!(bed.ids("ins_b").await.len(), 51);
 }
