@@ -173,7 +173,7 @@ impl Settings {
         let sources = Sources::gather(flags, lookup)?;
         let public_url = sources.checked(Setting::PublicUrl, check::origin)?;
         let address = sources.checked_or(Setting::Addr, DEFAULT_ADDRESS, check::address)?;
-        check_exposure(&sources, address, Exposure { dev, insecure_http, public_url: public_url.as_deref() })?;
+        check_exposure(&sources, address, &Exposure { dev, insecure_http, public_url: public_url.as_deref() })?;
         let database = database(&sources)?;
         let secret_key = sources.checked(Setting::SecretKey, check::secret_key)?.map(SecretKey);
         if secret_key.is_none() && !dev {
@@ -209,7 +209,7 @@ struct Exposure<'a> {
 }
 
 /// Tokens travel in every call: beyond this machine only under https, or when asked for in so many words.
-fn check_exposure(sources: &Sources, address: SocketAddr, exposure: Exposure<'_>) -> Result<(), ConfigError> {
+fn check_exposure(sources: &Sources, address: SocketAddr, exposure: &Exposure<'_>) -> Result<(), ConfigError> {
     if check::is_loopback(address) {
         return Ok(());
     }
@@ -249,10 +249,9 @@ fn coordinator(sources: &Sources) -> Result<Option<Coordinator>, ConfigError> {
     let key_file = sources.checked(AiKeyFile, check::key_file)?;
     match (provider.as_str(), &url, &key_file) {
         ("compatible", None, _) => return Err(sources.error(AiUrl, "is needed with the provider `compatible`")),
-        ("compatible", ..) => {}
+        ("compatible", Some(_), _) | (_, None, Some(_)) => {}
         (_, Some(_), _) => return Err(sources.error(AiUrl, "goes only with the provider `compatible`")),
         (_, None, None) => return Err(sources.error(AiKeyFile, "is needed with this provider")),
-        (_, None, Some(_)) => {}
     }
     Ok(Some(Coordinator { provider, model, url, key_file }))
 }

@@ -233,9 +233,10 @@ impl EngineBuilder {
         let config = StoreConfig { migrate, hooks, attachments, ..StoreConfig::new(self.database) };
         let store = Store::open(config, self.clock.clone()).await?;
         let core = Core::new(store.clone(), self.clock, settings);
-        let made = match self.create_owner {
-            true => make_owner(&store, self.owner_name, token.clone()).await,
-            false => check_owner(&store).await.map(|()| false),
+        let made = if self.create_owner {
+            make_owner(&store, self.owner_name, token.clone()).await
+        } else {
+            check_owner(&store).await.map(|()| false)
         };
         let made = match made {
             Ok(made) => made,
@@ -263,7 +264,7 @@ async fn make_owner(store: &Store, name: String, token: SecretString) -> Result<
 }
 
 async fn check_owner(store: &Store) -> Result<(), EngineError> {
-    match store.read(|tx| setup::has_owner(tx)).await {
+    match store.read(setup::has_owner).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(EngineError::NoOwner),
         Err(refusal) => Err(EngineError::Store(format!("the owner can't be looked up: {refusal:?}"))),

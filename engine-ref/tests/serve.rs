@@ -353,7 +353,8 @@ async fn version_and_help_are_results() {
 #[cfg(all(feature = "postgres", feature = "testing"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_is_migrated_only_when_asked_for() {
-    let database = tokio::task::spawn_blocking(beepgrid_engine_ref::testing::postgres::database_or_skip).await.expect("a database");
+    let database =
+        tokio::task::spawn_blocking(beepgrid_engine_ref::testing::postgres::database_or_skip).await.expect("a database");
     let Some(database) = database else { return };
     let (_kept, folder) = new_folder();
     let settings = [

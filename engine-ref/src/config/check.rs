@@ -122,7 +122,8 @@ pub(super) fn secret_key(text: &str) -> Result<[u8; 32], &'static str> {
     let mut key = [0; 32];
     for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
         // A sign would be accepted by the number parser.
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|digit| digit.is_ascii_hexdigit())).ok_or(WRONG)?;
+        let pair =
+            std::str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|digit| digit.is_ascii_hexdigit())).ok_or(WRONG)?;
         *byte = u8::from_str_radix(pair, 16).map_err(|_| WRONG)?;
     }
     Ok(key)
@@ -134,7 +135,11 @@ pub(super) fn attachments(text: &str) -> Result<Attachments, &'static str> {
 }
 
 pub(super) fn provider(text: &str) -> Result<String, &'static str> {
-    if matches!(text, "deepseek" | "openai" | "compatible") { Ok(text.to_owned()) } else { Err("is deepseek, openai or compatible") }
+    if matches!(text, "deepseek" | "openai" | "compatible") {
+        Ok(text.to_owned())
+    } else {
+        Err("is deepseek, openai or compatible")
+    }
 }
 
 /// The file must be usable now: a key that can't be read is found at start, not at the first plan.
@@ -152,7 +157,9 @@ fn reason(error: &dyn std::error::Error) -> String {
 
 pub(super) fn log(text: &str) -> Result<String, String> {
     let parsed = tracing_subscriber::EnvFilter::builder().parse(text);
-    parsed.map(|_| text.to_owned()).map_err(|error| format!("is no filter such as `info` or `warn,beepgrid_engine_ref=debug`: {error}"))
+    parsed
+        .map(|_| text.to_owned())
+        .map_err(|error| format!("is no filter such as `info` or `warn,beepgrid_engine_ref=debug`: {error}"))
 }
 
 pub(super) fn log_format(text: &str) -> Result<LogFormat, &'static str> {

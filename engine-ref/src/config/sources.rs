@@ -198,7 +198,10 @@ fn file(path: &Path) -> Result<BTreeMap<Setting, (String, Origin)>, ConfigError>
             return Err(refuse(setting.name(), format!("is written `{key} = \"…\"`, as a text")));
         };
         if setting.is_secret() && !private {
-            return Err(refuse(setting.name(), "is secret, but others can read the file; make it owner-only with chmod 600".to_owned()));
+            return Err(refuse(
+                setting.name(),
+                "is secret, but others can read the file; make it owner-only with chmod 600".to_owned(),
+            ));
         }
         if !value.is_empty() {
             given.insert(setting, (value, origin.clone()));
@@ -227,7 +230,8 @@ fn read(path: &Path) -> Result<(String, bool), String> {
 #[cfg(unix)]
 fn is_private(file: &std::fs::File) -> std::io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
-    Ok(file.metadata()?.mode() & 0o077 == 0)
+    const OTHERS: u32 = 0o077;
+    Ok(file.metadata()?.mode() & OTHERS == 0)
 }
 
 /// Elsewhere access lists decide, and the profile folder is private by default.

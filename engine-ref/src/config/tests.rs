@@ -50,7 +50,11 @@ fn flags_win_over_environment_over_file_over_default() {
     let file = file("workspace = \"file\"\nenvironment = \"file\"\nschema = \"file\"");
     let mut flags = from_file(&file);
     flags.settings.push((Setting::Workspace, "flag".to_owned()));
-    let environment = [("BEEPGRID_WORKSPACE", "environment"), ("BEEPGRID_ENVIRONMENT", "environment"), ("BEEPGRID_DATABASE_URL", "postgres://db/x")];
+    let environment = [
+        ("BEEPGRID_WORKSPACE", "environment"),
+        ("BEEPGRID_ENVIRONMENT", "environment"),
+        ("BEEPGRID_DATABASE_URL", "postgres://db/x"),
+    ];
     let settings = load(flags, &environment).expect("settings");
     assert_eq!((settings.workspace.as_str(), settings.environment.as_str()), ("flag", "environment"));
     assert!(matches!(&settings.database, DatabaseUrl::Postgres { schema, .. } if schema == "file"));
@@ -132,7 +136,8 @@ fn no_error_and_no_debug_shows_a_secret() {
         assert!(!format!("{error} {error:?}").contains(secret), "{error}");
     }
     let url = format!("postgres://me:{secret}@db/x");
-    let settings = load(Flags::default(), &[("BEEPGRID_DATABASE_URL", &url), ("BEEPGRID_BOOTSTRAP_TOKEN", &token)]).expect("settings");
+    let settings =
+        load(Flags::default(), &[("BEEPGRID_DATABASE_URL", &url), ("BEEPGRID_BOOTSTRAP_TOKEN", &token)]).expect("settings");
     let shown = format!("{settings:?}");
     assert!(!shown.contains(secret) && !shown.contains("[0, 1, 2"), "{shown}");
     assert_eq!(settings.bootstrap_token.expect("a token").expose_secret(), token);
@@ -198,7 +203,8 @@ fn coordinator_settings_belong_together() {
 
 #[test]
 fn what_has_no_effect_is_listed() {
-    let environment = [("BEEPGRID_METRICS_ADDR", "127.0.0.1:0"), ("BEEPGRID_ATTACHMENTS_DIR", "files"), ("BEEPGRID_SCHEMA", "mine")];
+    let environment =
+        [("BEEPGRID_METRICS_ADDR", "127.0.0.1:0"), ("BEEPGRID_ATTACHMENTS_DIR", "files"), ("BEEPGRID_SCHEMA", "mine")];
     let settings = load(Flags::default(), &environment).expect("settings");
     let names: Vec<&str> = settings.ignored.iter().map(|ignored| ignored.setting.name()).collect();
     assert_eq!(names, ["BEEPGRID_ATTACHMENTS_DIR", "BEEPGRID_METRICS_ADDR", "BEEPGRID_SCHEMA"]);

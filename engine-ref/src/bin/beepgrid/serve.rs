@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use beepgrid::{Client, ErrorCode, ExposeSecret, SecretString};
-use beepgrid_engine_ref::config::{ConfigError, DatabaseUrl, Flags, LogFormat, Origin, Setting, Settings};
+use beepgrid_engine_ref::config::{ConfigError, DatabaseUrl, Flags, LogFormat, Origin, SecretKey, Setting, Settings};
 use beepgrid_engine_ref::{Engine, EngineBuilder, EngineError};
 use clap::Args;
 use tracing_subscriber::EnvFilter;
@@ -14,6 +14,7 @@ use crate::local::{Local, Owner};
 
 /// The flags of `serve`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch on the command line")]
 pub(crate) struct ServeArguments {
     /// Read settings from a TOML file
     #[arg(long, value_name = "FILE")]
@@ -196,7 +197,7 @@ async fn start(settings: &Settings) -> anyhow::Result<(Engine, Option<Owner>)> {
         let (engine, owner) = start_for_development(settings).await?;
         return Ok((engine, Some(owner)));
     }
-    let builder = builder(settings, settings.secret_key.as_ref().map(|key| key.bytes()));
+    let builder = builder(settings, settings.secret_key.as_ref().map(SecretKey::bytes));
     let engine = match &settings.bootstrap_token {
         Some(token) => builder.owner_token(token.expose_secret()).start().await?,
         None => builder.create_owner(false).start().await.map_err(without_owner)?,
@@ -236,7 +237,9 @@ fn secret_key(local: &Local, settings: &Settings) -> anyhow::Result<[u8; 32]> {
     let used_before = matches!(&settings.database, DatabaseUrl::Sqlite(path) if path.exists());
     let (key, made) = local.secret_key()?;
     if made && used_before {
-        tracing::warn!("the database is older than its secret key: cursors from before are invalid, sealed secrets must be entered again");
+        tracing::warn!(
+            "the database is older than its secret key: cursors from before are invalid, sealed secrets must be entered again"
+        );
     }
     Ok(key.bytes())
 }
@@ -249,7 +252,9 @@ async fn known_owner(engine: &Engine, token: Option<SecretString>, file: PathBuf
         Err(error) => Err(error),
     };
     match asked {
-        Err(error) if error.api().is_some_and(|api| api.code == ErrorCode::Unauthorized) => Owner::Elsewhere { file, foreign: true },
+        Err(error) if error.api().is_some_and(|api| api.code == ErrorCode::Unauthorized) => {
+            Owner::Elsewhere { file, foreign: true }
+        }
         _ => Owner::File { file, made: false },
     }
 }
