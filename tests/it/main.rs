@@ -9,13 +9,18 @@
     reason = "tests: whatever fails here should stop the test on the spot"
 )]
 
+mod access;
+mod answers;
 mod batches;
+mod channels;
 mod chats;
 mod contacts;
 mod credentials;
 mod deliveries;
 mod enrollment;
+mod executions;
 mod faults;
+mod files;
 mod history;
 mod idempotency;
 mod json;
@@ -25,10 +30,13 @@ mod limits;
 mod management;
 mod messages;
 mod order;
+mod previews;
 mod principals;
 mod races;
 mod request_model;
 mod requests;
+mod rotation;
 mod text;
+mod trace;
 mod transport;
 mod waiting;

@@ -221,6 +221,7 @@ impl Towards {
                 }
             }
         }
+        deciding.sort_by_key(|source| source.rule.effect != Some(Effect::Deny));
         Ok(EffectivePermission { subject: None, target: self.target(), operations, sources: deciding })
     }
 }
