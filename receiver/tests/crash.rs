@@ -3,6 +3,8 @@
 //! Each case starts this test binary again as a child that runs a receiver, stops it at a named point, kills it, and starts another on the same inbox
 //! with three more messages behind. The runtime's durable history is a file that both children append to.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
 #![cfg(unix)]
 
 mod support;
@@ -71,7 +73,7 @@ impl InputBinding for FileRuntime {
 async fn child_entry() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let folder = PathBuf::from(folder);
-    let client = Client::new(&std::env::var(URL).unwrap(), "a-token-of-the-test").unwrap();
+    let client = Client::new(std::env::var(URL).unwrap(), "a-token-of-the-test").unwrap();
     let inbox = SqliteInbox::open(folder.join("inbox")).await.unwrap();
     let runtime = FileRuntime { history: folder.join("history"), blind: std::env::var(BLIND).is_ok() };
     let receiver = Receiver::builder(client, inbox, runtime)

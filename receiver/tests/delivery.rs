@@ -1,5 +1,7 @@
 //! From the inbox into the runtime: order, modes, lost answers, held rows (field reports B01, B03, B05, B20).
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
 mod support;
 
 use std::time::Duration;

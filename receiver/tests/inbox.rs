@@ -1,10 +1,14 @@
 //! The behaviour suite, once for each inbox.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
 mod memory {
+    use std::future::{Ready, ready};
+
     use beepgrid_receiver::inbox::memory::MemoryInbox;
 
-    async fn open() -> (MemoryInbox, ()) {
-        (MemoryInbox::new(), ())
+    fn open() -> Ready<(MemoryInbox, ())> {
+        ready((MemoryInbox::new(), ()))
     }
 
     beepgrid_receiver::inbox_suite!(open);

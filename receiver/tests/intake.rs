@@ -1,5 +1,7 @@
 //! From the engine into the inbox: custody, room, failures (field reports B04 a without a process, B08 for the poll, B14, B21, B45).
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
 mod support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,15 +31,12 @@ struct Running {
     task: JoinHandle<Result<(), RunError>>,
 }
 
-fn run<I: InboxStore>(
+fn run<I: InboxStore + Clone>(
     engine: &FakeEngine,
     inbox: &I,
     runtime: &Runtime,
     set: impl FnOnce(ReceiverBuilder<FakeEngine, I, Runtime>) -> ReceiverBuilder<FakeEngine, I, Runtime>,
-) -> Running
-where
-    I: Clone,
-{
+) -> Running {
     let builder = Receiver::builder(engine.clone(), inbox.clone(), runtime.clone())
         .clock(Clock::following_tokio(Timestamp::from_micros(START)));
     let receiver = set(builder).build().unwrap();

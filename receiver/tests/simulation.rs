@@ -1,6 +1,8 @@
 //! Random histories: arrivals, idle and busy, refusals, interrupts, lost answers, crashes of either side. Whatever happens, every message reaches the
 //! runtime's durable history exactly once, and each conversation in order.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
 mod support;
 
 use std::collections::BTreeMap;
@@ -265,7 +267,7 @@ impl World {
         self.kill().await;
     }
 
-    async fn check(&self) -> Result<(), TestCaseError> {
+    fn check(&self) -> Result<(), TestCaseError> {
         let runtime = self.host.lock();
         let mut by_conversation: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (id, conversation) in &self.sent {
@@ -315,7 +317,7 @@ proptest! {
                 world.happen(event).await;
             }
             world.finish().await;
-            world.check().await
+            world.check()
         })?;
     }
 }

@@ -1,5 +1,7 @@
 //! The SQLite inbox on a real disk: one owner, private files, contention, damage, a full disk (field reports B19, B22, B45).
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
 #![cfg(unix)]
 
 mod support;

@@ -169,6 +169,10 @@ pub fn channel(options: Options) -> (CheckpointBinding, Host) {
     (CheckpointBinding { desk, options, name }, host)
 }
 
+fn taken(fetchable: bool) -> Submission {
+    if fetchable { Submission::Taken(Evidence::none()) } else { Submission::Refused(Refusal::NotNow) }
+}
+
 impl InputBinding for CheckpointBinding {
     fn name(&self) -> &'static str {
         "checkpoint"
@@ -197,17 +201,11 @@ impl InputBinding for CheckpointBinding {
     }
 
     async fn submit(&self, input: &LiveInput, mode: BusyMode, _cancel: &CancellationToken) -> Submission {
-        match self.desk.hand_over(input, mode) {
-            true => Submission::Taken(Evidence::none()),
-            false => Submission::Refused(Refusal::NotNow),
-        }
+        taken(self.desk.hand_over(input, mode))
     }
 
     async fn resume(&self, input: &LiveInput, _cancel: &CancellationToken) -> Submission {
-        match self.desk.answer(input) {
-            true => Submission::Taken(Evidence::none()),
-            false => Submission::Refused(Refusal::NotNow),
-        }
+        taken(self.desk.answer(input))
     }
 
     async fn reconcile(&self, stored: &StoredInput) -> Reconciled {

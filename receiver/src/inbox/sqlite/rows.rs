@@ -175,10 +175,10 @@ fn apply(tx: &Connection, change: &StateChange, now: Timestamp) -> Result<Applie
     let Some((row, request)) = load(tx, &change.id)? else { return Ok(Applied::Superseded) };
     let Some(next) = row.after(change.revision, &change.to, now) else { return Ok(Applied::Superseded) };
     save(tx, &change.id, &next)?;
-    if let (NextState::Pending { .. }, Some(request)) = (&change.to, request) {
-        if close_withdrawn(tx, &request, now)? > 0 {
-            return Ok(Applied::Withdrawn);
-        }
+    if let (NextState::Pending { .. }, Some(request)) = (&change.to, request)
+        && close_withdrawn(tx, &request, now)? > 0
+    {
+        return Ok(Applied::Withdrawn);
     }
     Ok(Applied::Done { revision: next.revision, attempts: next.attempts })
 }
