@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 
 use self::sources::Sources;
+pub use crate::Attachments;
 pub use self::sources::{Flags, Origin, Setting};
 
 /// The address that an engine listens on unless told otherwise.
@@ -120,15 +121,6 @@ impl std::fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SecretKey(..)")
     }
-}
-
-/// Where file bytes go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attachments {
-    /// Into the database.
-    Database,
-    /// Into a folder.
-    Folder(PathBuf),
 }
 
 /// The model behind the Coordinator.

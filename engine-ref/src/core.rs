@@ -38,6 +38,21 @@ pub(crate) struct Settings {
     pub(crate) cursor_key: cursor::Key,
 }
 
+impl Settings {
+    /// Nothing named and no real secrets, for tests.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self {
+            workspace: String::new(),
+            environment: String::new(),
+            public_url: String::new(),
+            coordinator_configured: false,
+            secret_key: SecretKey::new([0; 32]),
+            cursor_key: cursor::Key::new([0; 32]),
+        }
+    }
+}
+
 /// The engine's inside; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Core(Arc<Inner>);

@@ -350,7 +350,8 @@ impl Engine {
     /// Stops: no new calls, polls end empty, calls under way finish, the database is closed.
     pub async fn stop(mut self) {
         self.core.stopping().cancel();
-        if tokio::time::timeout(DRAIN, &mut self.server).await.is_err() {
+        // A server that `failed` has seen the end of is not awaited again.
+        if !self.server.is_finished() && tokio::time::timeout(DRAIN, &mut self.server).await.is_err() {
             tracing::warn!("calls were still under way after {DRAIN:?}; they were cut off");
             self.server.abort();
         }

@@ -26,3 +26,4 @@ pub mod testing;
 
 pub use self::clock::Clock;
 pub use self::engine::{Engine, EngineBuilder, EngineError};
+pub use self::store::Attachments;

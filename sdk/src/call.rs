@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Client;
 use crate::error::{Cause, Error, InvalidInput};
+use crate::form;
 use crate::key::Key;
 use crate::ops::{Method, Operation, Replay};
 use crate::transport;
@@ -52,6 +53,10 @@ pub(crate) struct Outgoing {
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) body: Option<Bytes>,
+    /// What the body is, when it is no JSON.
+    pub(crate) content_type: Option<String>,
+    /// Whether the answer is a file: bounded as one, and checked against the digest that comes with it.
+    pub(crate) file: bool,
     pub(crate) minimal: bool,
     pub(crate) key: Option<Key>,
     pub(crate) timeout: Duration,
@@ -72,6 +77,17 @@ impl Call<()> {
     }
 }
 
+impl Call<Vec<u8>> {
+    /// A call whose answer is a file.
+    pub(crate) fn download(client: &Client, operation: &'static Operation, ids: &[&str]) -> Self {
+        let mut call = Self::at(client, operation, operation.method, fill(operation.path, ids), |body| Ok(body.to_vec()));
+        if let Ok(request) = &mut call.request {
+            request.file = true;
+        }
+        call
+    }
+}
+
 impl<T> Call<T> {
     pub(crate) fn at(
         client: &Client,
@@ -87,6 +103,8 @@ impl<T> Call<T> {
             path,
             query: Vec::new(),
             body: None,
+            content_type: None,
+            file: false,
             minimal: false,
             key: None,
             timeout,
@@ -107,6 +125,16 @@ impl<T> Call<T> {
                 Ok(body) => request.body = Some(Bytes::from(body)),
                 Err(_) => self.request = Err(InvalidInput::new("body", "can't be written as JSON")),
             }
+        }
+        self
+    }
+
+    /// Sends a file as the only part of a form.
+    pub(crate) fn form(mut self, name: &str, media_type: &str, data: &[u8]) -> Self {
+        if let Ok(request) = &mut self.request {
+            let (content_type, body) = form::file(name, media_type, data);
+            request.content_type = Some(content_type);
+            request.body = Some(body);
         }
         self
     }
@@ -148,6 +176,19 @@ impl<T> Call<T> {
             request.timeout = timeout;
         }
         self
+    }
+
+    /// Which operation this is a call of: for logs, metrics and checks of coverage.
+    ///
+    /// ```
+    /// # fn example() -> Result<(), beepgrid::Error> {
+    /// let client = beepgrid::Client::new("http://127.0.0.1:4010", "bgt_an_example_token")?;
+    /// assert_eq!(client.me().operation().name, "me");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn operation(&self) -> &'static Operation {
+        self.operation
     }
 
     /// The call as it will be sent, or why it can't be.

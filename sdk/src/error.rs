@@ -59,6 +59,10 @@ pub enum ErrorKind {
     Redirect,
     /// A handler given to `run` or `handle_events` failed; its error is the source.
     Handler,
+    /// A page of a list names itself as the next one: the list would never end.
+    RepeatedCursor,
+    /// A file on this machine can't be written: it is there already, or the system refused. Its error is the source.
+    File,
 }
 
 /// An error answer of the engine.
@@ -99,7 +103,9 @@ pub(crate) enum Cause {
     Input(InvalidInput),
     Configuration(ConfigurationFault),
     Redirect(u16),
+    File { path: PathBuf, source: std::io::Error },
     Handler(Box<dyn std::error::Error + Send + Sync>),
+    RepeatedCursor,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +117,8 @@ pub(crate) enum DecodeFault {
     Secret { line: usize, column: usize },
     #[error("larger than {limit} bytes")]
     TooLarge { limit: u64 },
+    #[error("the bytes are not those that the digest beside them (ETag) tells of, or there is none")]
+    Digest,
     #[error("not UTF-8")]
     NotUtf8,
     #[error("not an event stream")]
@@ -168,6 +176,8 @@ impl Error {
             Cause::Configuration(_) => ErrorKind::Configuration,
             Cause::Redirect(_) => ErrorKind::Redirect,
             Cause::Handler(_) => ErrorKind::Handler,
+            Cause::RepeatedCursor => ErrorKind::RepeatedCursor,
+            Cause::File { .. } => ErrorKind::File,
         }
     }
 
@@ -254,6 +264,8 @@ impl fmt::Display for Error {
             Cause::Configuration(_) => write!(f, "{operation}: the settings can't be used"),
             Cause::Redirect(status) => write!(f, "{operation}: the answer was a redirect ({status}), which is not followed"),
             Cause::Handler(_) => write!(f, "{operation}: the handler failed"),
+            Cause::RepeatedCursor => write!(f, "{operation}: a page names itself as the next one"),
+            Cause::File { path, .. } => write!(f, "{operation}: can't write {}", path.display()),
         }
     }
 }
@@ -293,7 +305,8 @@ impl std::error::Error for Error {
             Cause::Decode(source) => Some(source),
             Cause::Configuration(source) => Some(source),
             Cause::Handler(source) => Some(source.as_ref()),
-            Cause::Api(_) | Cause::Deadline(_) | Cause::Input(_) | Cause::Redirect(_) => None,
+            Cause::File { source, .. } => Some(source),
+            Cause::Api(_) | Cause::Deadline(_) | Cause::Input(_) | Cause::Redirect(_) | Cause::RepeatedCursor => None,
         }
     }
 }

@@ -38,9 +38,13 @@ mod error;
 #[cfg(feature = "client")]
 mod feed;
 #[cfg(feature = "client")]
+mod form;
+#[cfg(feature = "client")]
 mod key;
 #[cfg(feature = "client")]
 pub mod ops;
+#[cfg(feature = "client")]
+mod page;
 #[cfg(feature = "client")]
 mod retry;
 #[cfg(feature = "client")]
@@ -66,6 +70,8 @@ pub use error::{ApiError, Error, ErrorKind, InvalidInput};
 pub use feed::EventStream;
 #[cfg(feature = "client")]
 pub use key::{Key, KeyError};
+#[cfg(feature = "client")]
+pub use page::PageStream;
 #[cfg(feature = "client")]
 pub use ops::{DirectoryInput, Family, Method, OPERATIONS, Operation, Replay};
 #[cfg(feature = "client")]

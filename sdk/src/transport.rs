@@ -5,16 +5,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use reqwest::redirect::Policy;
 use reqwest::{Response, Url};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use crate::call::{Decode, Outgoing};
 use crate::client::{Client, common_headers};
 use crate::clock;
 use crate::error::{ApiError, Cause, Chain, ConfigurationFault, DecodeFault, Error};
-use crate::model::ErrorCode;
+use crate::model::{ErrorCode, MAX_ATTACHMENT_BYTES};
 use crate::ops::Method;
 use crate::retry::{self, Fault};
 use crate::retry_after;
@@ -58,7 +59,12 @@ fn is_outcome_unknown(cause: &Cause, reached: &Reached) -> bool {
         Cause::Connect(_) | Cause::Transport(_) | Cause::CutOff(_) | Cause::Deadline(_) => reached.0.load(Ordering::Relaxed),
         // A server error may come after the effect (a proxy's 502). A failed provider is known to have sent nothing.
         Cause::Api(api) => api.status >= 500 && !matches!(api.code, ErrorCode::ProviderFailed | ErrorCode::ProviderTimeout),
-        Cause::Input(_) | Cause::Configuration(_) | Cause::Redirect(_) | Cause::Handler(_) => false,
+        Cause::Input(_)
+        | Cause::File { .. }
+        | Cause::Configuration(_)
+        | Cause::Redirect(_)
+        | Cause::Handler(_)
+        | Cause::RepeatedCursor => false,
     }
 }
 
@@ -93,7 +99,26 @@ async fn attempts(client: &Client, out: &Outgoing, reached: &Reached) -> Result<
 
 async fn attempt(client: &Client, out: &Outgoing) -> Result<Bytes, Cause> {
     let response = respond(client, build(client, out)?).await?;
-    read(response, client.settings().max_response_bytes).await
+    if !out.file {
+        return read(response, client.settings().max_response_bytes).await;
+    }
+    let digest = text(response.headers(), &ETAG).and_then(file_digest);
+    let body = read(response, MAX_ATTACHMENT_BYTES as u64).await?;
+    if digest.is_some_and(|expected| expected == hex(&Sha256::digest(&body))) { Ok(body) } else { Err(Cause::Decode(DecodeFault::Digest)) }
+}
+
+/// The digest that an entity tag of a file is; a proxy may have marked it as weak.
+fn file_digest(tag: &str) -> Option<String> {
+    let digest = tag.trim().trim_start_matches("W/").trim_matches('"').to_ascii_lowercase();
+    (digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(digest)
+}
+
+fn hex(digest: &[u8]) -> String {
+    use std::fmt::Write as _;
+    digest.iter().fold(String::with_capacity(2 * digest.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        text
+    })
 }
 
 /// The body of a stream, as it comes. Sent once; the call's timeout is for the head of the answer alone.
@@ -149,7 +174,11 @@ pub(crate) fn build(client: &Client, out: &Outgoing) -> Result<reqwest::Request,
     }
     let mut request = reqwest::Request::new(method, url);
     if let Some(body) = &out.body {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let content_type = match &out.content_type {
+            Some(content_type) => HeaderValue::try_from(content_type).map_err(|_| wrong())?,
+            None => HeaderValue::from_static("application/json"),
+        };
+        headers.insert(CONTENT_TYPE, content_type);
         *request.body_mut() = Some(body.clone().into());
     }
     *request.headers_mut() = headers;
@@ -188,7 +217,9 @@ async fn api_error(response: Response) -> ApiError {
     let body = read(response, MAX_ERROR_BYTES).await.ok().and_then(|body| serde_json::from_slice::<ErrorBody>(&body).ok());
     let (code, message) = match body {
         Some(body) => (ErrorCode::from(body.code.as_str()), body.message),
-        None => (ErrorCode::Other(String::new()), "the answer has no error code; it may come from something in between".to_owned()),
+        None => {
+            (ErrorCode::Other(String::new()), "the answer has no error code; it may come from something in between".to_owned())
+        }
     };
     ApiError { code, message, status, request_id, retry_after }
 }
@@ -246,7 +277,9 @@ fn with_tls(builder: reqwest::ClientBuilder, tls: bool) -> Result<reqwest::Clien
 #[cfg(not(feature = "rustls"))]
 fn with_tls(builder: reqwest::ClientBuilder, tls: bool) -> Result<reqwest::ClientBuilder, ConfigurationFault> {
     if tls {
-        return Err(ConfigurationFault::BaseUrl("is https, and this build has no TLS; turn on the feature `rustls` of `beepgrid`"));
+        return Err(ConfigurationFault::BaseUrl(
+            "is https, and this build has no TLS; turn on the feature `rustls` of `beepgrid`",
+        ));
     }
     Ok(builder)
 }

@@ -35,12 +35,12 @@ async fn child_engine() {
     engine.stop().await;
 }
 
-struct Running {
+pub(crate) struct Running {
     child: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
-async fn start(place: &Place) -> Running {
+pub(crate) async fn start(place: &Place) -> Running {
     let place = match place {
         Place::Schema(_) => {
             let (url, schema) = place.schema();
@@ -71,7 +71,7 @@ async fn start(place: &Place) -> Running {
 
 impl Running {
     /// SIGKILL, and the process is gone.
-    async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.child.start_kill().unwrap();
         self.child.wait().await.unwrap();
     }

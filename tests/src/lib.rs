@@ -11,6 +11,7 @@
 pub mod proxy;
 pub mod raw;
 pub mod stores;
+pub mod stream;
 pub mod wait;
 pub mod world;
 

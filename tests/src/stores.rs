@@ -142,6 +142,13 @@ impl Site {
         self.engine = Some(engine);
     }
 
+    /// Stops the engine.
+    pub async fn stop(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            engine.stop().await;
+        }
+    }
+
     /// Moves the manual clock on.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);

@@ -1,5 +1,6 @@
 //! What runs beside the calls, one file per job. Every job ends when the engine stops.
 
+mod drafts;
 mod expiry;
 mod parking;
 mod presence;
@@ -11,6 +12,7 @@ use crate::core::Core;
 
 /// Starts every job.
 pub(crate) fn start(core: &Core, jobs: &TaskTracker) {
+    jobs.spawn(drafts::run(core.clone()));
     jobs.spawn(expiry::run(core.clone()));
     jobs.spawn(parking::run(core.clone()));
     jobs.spawn(presence::run(core.clone()));

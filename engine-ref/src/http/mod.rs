@@ -16,6 +16,7 @@ mod json;
 mod messages;
 mod multipart;
 mod previews;
+mod queries;
 mod requests;
 mod setup;
 mod sse;
@@ -47,6 +48,7 @@ pub(crate) fn router(core: Core) -> Router {
         .merge(identity::routes())
         .merge(access::routes())
         .merge(channels::routes())
+        .merge(queries::routes())
         .merge(messages::routes())
         .merge(files::routes())
         .merge(chats::routes())

@@ -253,7 +253,7 @@ fn person_over(
     managed(tx, actor, connection.as_str()).map_err(|r| r.at("connection_id"))?;
     let unseen = || Refusal::not_found().at("principal_id");
     let party = principals::party_by_any_id(tx, "person", principal.as_str())?.ok_or_else(unseen)?;
-    if !super::policies::sees(tx, actor, &party)? { Err(unseen()) } else { Ok(party.id) }
+    if super::policies::sees(tx, actor, &party)? { Ok(party.id) } else { Err(unseen()) }
 }
 
 /// Edits a destination: a manager of connections any, a person its own.
@@ -434,7 +434,7 @@ fn source(tx: &ReadTx<'_>, actor: &Actor, source: &Target) -> Result<String, Ref
         return Ok(group.id.as_str().to_owned());
     }
     let party = audience::find(tx, source)?.ok_or_else(Refusal::not_found)?;
-    if !super::policies::sees(tx, actor, &party)? { Err(Refusal::not_found()) } else { Ok(party.id.as_str().to_owned()) }
+    if super::policies::sees(tx, actor, &party)? { Ok(party.id.as_str().to_owned()) } else { Err(Refusal::not_found()) }
 }
 
 /// Whether a route preview has the right form.
@@ -468,12 +468,7 @@ pub(crate) fn routes(tx: &ReadTx<'_>, actor: &Actor, person: &PrincipalId) -> Re
             .filter_map(|id| all.iter().find(|destination| destination.id == *id).cloned())
             .take(if policy.mode == "all" { usize::MAX } else { 1 })
             .collect(),
-        None => {
-            let rank = |mode: &str| MODES.iter().position(|known| *known == mode);
-            let mut all = all;
-            all.sort_by_key(|destination| (rank(&destination.mode), destination.priority));
-            all
-        }
+        None => by_mode(all),
     };
     let mut routes = Vec::new();
     for destination in chosen {
@@ -488,6 +483,13 @@ pub(crate) fn routes(tx: &ReadTx<'_>, actor: &Actor, person: &PrincipalId) -> Re
         }
     }
     Ok(routes)
+}
+
+/// Primary destinations first, then copies, then fallbacks; within each by priority.
+fn by_mode(mut all: Vec<Destination>) -> Vec<Destination> {
+    let rank = |mode: &str| MODES.iter().position(|known| *known == mode);
+    all.sort_by_key(|destination| (rank(&destination.mode), destination.priority));
+    all
 }
 
 /// An exact agent comes before its roles, and those before the usual policy.

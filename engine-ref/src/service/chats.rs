@@ -10,6 +10,7 @@ use serde_json::json;
 use super::actor::Actor;
 use super::audience::{self, Party};
 use super::events::{self, Event};
+use super::files::Claim;
 use super::limits::MAX_CHAT_MEMBERS;
 use super::messages::{self, Content, Sent};
 use super::{Refusal, checks, conversations, requests};
@@ -38,7 +39,7 @@ pub(crate) fn check_start(input: &StartChatInput) -> Result<(), Refusal> {
 
 /// Opens a chat with its first message and, when asked for, its request.
 pub(crate) fn start(tx: &WriteTx<'_>, actor: &Actor, input: &StartChatInput) -> Result<Started, Refusal> {
-    messages::check_references(&input.attachment_ids, "")?;
+    let files = Claim::find(tx, actor, &input.attachment_ids)?;
     let mut members = vec![actor.as_party()];
     for (i, target) in input.targets.iter().enumerate() {
         let place = format!("targets[{i}]");
@@ -60,7 +61,7 @@ pub(crate) fn start(tx: &WriteTx<'_>, actor: &Actor, input: &StartChatInput) -> 
     all_view_each_other(tx, actor, &members, &members)?;
     let ids: Vec<&PrincipalId> = members.iter().map(|member| &member.id).collect();
     let id = conversations::open_shared(tx, actor, &input.title, &ids)?;
-    let content = Content { body: &input.body, mentions: &input.mentions };
+    let content = Content { body: &input.body, mentions: &input.mentions, files: &files };
     let message = messages::post(tx, actor, &id, &content, &members)?;
     let request_id = open_request(tx, actor, &id, input)?;
     Ok(Started { sent: Sent::one(id, message), request_id })

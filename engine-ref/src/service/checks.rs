@@ -1,16 +1,16 @@
 //! Form: is a field within its limits and vocabulary. Every refusal names the field, the limit and, where short, what was given.
 
-use beepgrid::{ID_PREFIXES, JsonMap, Mention, Target, TargetKind};
+use beepgrid::{AttachmentId, ID_PREFIXES, JsonMap, Mention, Target, TargetKind};
 use serde_json::Value;
 
 use super::Refusal;
 use super::limits::{
-    MAX_BODY_BYTES, MAX_CAPABILITIES, MAX_CAPABILITY_CHARS, MAX_EXTERNAL_ID_CHARS, MAX_ID_CHARS, MAX_MENTIONS, MAX_METADATA_BYTES,
+    MAX_ATTACHMENTS, MAX_BODY_BYTES, MAX_CAPABILITIES, MAX_CAPABILITY_CHARS, MAX_EXTERNAL_ID_CHARS, MAX_ID_CHARS, MAX_MENTIONS, MAX_METADATA_BYTES,
     MAX_TITLE_CHARS,
 };
 
 /// Control characters, line and paragraph separators, and the marks that turn the direction of text.
-fn is_unsafe_in_a_line(c: char) -> bool {
+pub(crate) fn is_unsafe_in_a_line(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -117,6 +117,19 @@ pub(crate) fn capabilities(field: &str, capabilities: &[String]) -> Result<(), R
 pub(crate) fn count(field: &str, given: usize, max: usize) -> Result<(), Refusal> {
     if given > max {
         return Err(Refusal::invalid(field, format!("at most {max} items; this has {given}")));
+    }
+    Ok(())
+}
+
+/// Files of one operation: at most five different ids.
+pub(crate) fn attachments(field: &str, ids: &[AttachmentId]) -> Result<(), Refusal> {
+    count(field, ids.len(), MAX_ATTACHMENTS)?;
+    for (i, attachment) in ids.iter().enumerate() {
+        let place = format!("{field}[{i}]");
+        id(&place, attachment.as_str())?;
+        if ids.iter().take(i).any(|other| other == attachment) {
+            return Err(Refusal::invalid(place, "the same file stands there twice"));
+        }
     }
     Ok(())
 }

@@ -71,8 +71,18 @@ pub(crate) fn get(tx: &ReadTx<'_>, actor: &Actor, id: &ConversationId) -> Result
     let reader = actor.reader();
     let from = reader.window(tx, id)?.ok_or_else(Refusal::not_found)?;
     let row = conversations::by_id(tx, id)?.ok_or_else(Refusal::not_found)?;
-    let everybody = conversations::participants(tx, id)?;
     let (visible, more_before) = newest_visible(tx, &reader, id, from)?;
+    Ok(Conversation {
+        messages: messages::show(tx, &reader, &visible)?,
+        more_before,
+        requests: requests::project::in_conversation(tx, &reader, id)?,
+        ..summary(tx, row, from)?
+    })
+}
+
+/// A conversation without what was said in it, for a reader who sees it from a position on.
+pub(crate) fn summary(tx: &ReadTx<'_>, row: ConversationRow, from: i64) -> Result<Conversation, Refusal> {
+    let everybody = conversations::participants(tx, &row.id)?;
     Ok(Conversation {
         id: row.id,
         title: row.title,
@@ -86,9 +96,9 @@ pub(crate) fn get(tx: &ReadTx<'_>, actor: &Actor, id: &ConversationId) -> Result
             .filter(|member| !member.active && member.left_sequence.is_some_and(|left| left >= from))
             .map(participant)
             .collect(),
-        messages: messages::show(tx, &reader, &visible)?,
-        more_before,
-        requests: requests::project::in_conversation(tx, &reader, id)?,
+        messages: Vec::new(),
+        more_before: false,
+        requests: Vec::new(),
         created_at: row.created_at,
     })
 }

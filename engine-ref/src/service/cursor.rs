@@ -36,6 +36,16 @@ impl Key {
         mac.update(payload);
         Ok(mac)
     }
+
+    /// Hides or shows a payload: the place where a page ended may be a record that its reader does not see. The tag, which depends
+    /// on all of the payload, makes the mask.
+    fn mask(&self, tag: &[u8], payload: &mut [u8]) -> Result<(), Refusal> {
+        for (at, block) in payload.chunks_mut(32).enumerate() {
+            let mask = self.mac(&serde_json::json!(["mask", at]), tag)?.finalize().into_bytes();
+            block.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
+        }
+        Ok(())
+    }
 }
 
 /// A place in a list.
@@ -50,8 +60,9 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// The text of the cursor, for one actor, list, filter and page size: the `scope`.
     pub(crate) fn seal(&self, scope: &Value, key: &Key) -> Result<String, Refusal> {
-        let payload = serde_json::to_vec(self).map_err(|e| Refusal::internal(format!("a cursor can't be written: {e}")))?;
+        let mut payload = serde_json::to_vec(self).map_err(|e| Refusal::internal(format!("a cursor can't be written: {e}")))?;
         let tag = key.mac(scope, &payload)?.finalize().into_bytes();
+        key.mask(&tag, &mut payload)?;
         Ok(format!("{}{}", hex(&tag), hex(&payload)))
     }
 
@@ -63,8 +74,10 @@ impl Cursor {
         };
         let bytes = unhex(text).ok_or_else(foreign)?;
         let (tag, payload) = bytes.split_at_checked(32).ok_or_else(foreign)?;
-        key.mac(scope, payload)?.verify_slice(tag).map_err(|_| foreign())?;
-        let cursor: Self = serde_json::from_slice(payload).map_err(|_| foreign())?;
+        let mut payload = payload.to_vec();
+        key.mask(tag, &mut payload)?;
+        key.mac(scope, &payload)?.verify_slice(tag).map_err(|_| foreign())?;
+        let cursor: Self = serde_json::from_slice(&payload).map_err(|_| foreign())?;
         if now.since(cursor.issued_at) > LIFETIME {
             return Err(Refusal::conflict(ErrorCode::CursorExpired, "cursor: older than 24 hours; start the list again"));
         }
@@ -104,6 +117,7 @@ mod tests {
         let cursor = Cursor { after: "agt_1".into(), issued_at: now };
         let text = cursor.seal(&json!(["a"]), &key).unwrap();
         assert_eq!(Cursor::open(&text, &json!(["a"]), &key, now).unwrap(), cursor);
+        assert!(!text.contains(&hex(b"agt_1")), "a cursor says where it stands");
         let code = |refusal| match refusal {
             Refusal::Conflict { code, .. } => code,
             other => panic!("{other:?}"),

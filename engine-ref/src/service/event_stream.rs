@@ -16,7 +16,7 @@ use super::conversations::Hidden;
 use super::deliveries::DeliveryState;
 use super::limits::MAX_SCAN;
 use super::requests::project::Access;
-use super::{Refusal, identity, messages, policies, requests};
+use super::{Refusal, answers, executions, files, identity, messages, policies, requests};
 use crate::store::conversations::{self as rooms, ParticipantRow};
 use crate::store::events::{self, EventRow};
 use crate::store::messages as message_rows;
@@ -198,10 +198,13 @@ impl Sight<'_> {
         let visible = match row.kind.as_str() {
             "message.created" => self.message(&mut event, &subject)?,
             "conversation.member_added" | "conversation.member_removed" => self.membership(&mut event)?,
+            "attachment.created" => self.attachment(&mut event, &subject)?,
             "delivery.updated" => self.delivery(&mut event, &subject, &stored)?,
             "identity.updated" => self.identity(&mut event, &subject)?,
             kind if kind.starts_with("conversation.") => self.conversation(&mut event)?,
             kind if kind.starts_with("request.") => self.request(&mut event, &subject)?,
+            kind if kind.starts_with("execution.") => self.execution(&mut event, &subject)?,
+            kind if kind.starts_with("answer.") => self.answer(&mut event, &subject)?,
             // A kind without a rule of its own is for operators, with its id.
             _ => false,
         };
@@ -213,6 +216,16 @@ impl Sight<'_> {
             event.data = serde_json::to_value(data).map_err(|e| Refusal::internal(format!("an event can't be written: {e}")))?;
         }
         Ok(())
+    }
+
+    fn attachment(&mut self, event: &mut Event, subject: &str) -> Result<bool, Refusal> {
+        if !self.holds(event)? {
+            return Ok(false);
+        }
+        match files::project(self.tx, &self.actor.reader(), &subject.into())? {
+            Some(attachment) => self.fill(event, &attachment).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     fn message(&mut self, event: &mut Event, subject: &str) -> Result<bool, Refusal> {
@@ -249,6 +262,26 @@ impl Sight<'_> {
         }
         event.conversation_id = self.want.conversation_id.clone().unwrap_or_else(|| request.conversation_id.clone());
         self.fill(event, &request)?;
+        Ok(true)
+    }
+
+    /// An execution names its executor; who asked stays unnamed to an executor that does not know it.
+    fn execution(&mut self, event: &mut Event, subject: &str) -> Result<bool, Refusal> {
+        let Some(execution) = executions::project(self.tx, &self.actor.reader(), &subject.into())? else { return Ok(false) };
+        if !self.knows(&event.recipient_id)? {
+            event.recipient_id = PrincipalId::default();
+        }
+        self.fill(event, &execution)?;
+        Ok(true)
+    }
+
+    /// An answer names its publisher; another who took it back stays unnamed to who does not know it.
+    fn answer(&mut self, event: &mut Event, subject: &str) -> Result<bool, Refusal> {
+        let Some(answer) = answers::project(self.tx, &self.actor.reader(), &subject.into())? else { return Ok(false) };
+        if event.actor_id != answer.publisher_id && !self.knows(&event.actor_id)? {
+            event.actor_id = PrincipalId::default();
+        }
+        self.fill(event, &answer)?;
         Ok(true)
     }
 

@@ -1,7 +1,7 @@
 //! Every limit of the contract that the engine enforces, in one place.
 
 pub(crate) use beepgrid::{
-    MAX_ANSWER_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES, MAX_CHOICES, MAX_EXTERNAL_ID_CHARS, MAX_LEASE,
+    MAX_ANSWER_BYTES, MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES, MAX_CHOICES, MAX_EXTERNAL_ID_CHARS, MAX_LEASE,
     MAX_MENTIONS, MAX_METADATA_BYTES, MAX_POLICY_RULES, MAX_ROLE_RULES, MAX_TITLE_CHARS, MAX_WAIT_MS,
 };
 
@@ -51,3 +51,15 @@ pub(crate) const MAX_EVENTS: i64 = 500;
 pub(crate) const MAX_STREAMS: usize = 8;
 /// Reads of one principal that wait for the end of a request.
 pub(crate) const MAX_WAITING_READS: usize = 16;
+/// Unclaimed drafts of one principal.
+pub(crate) const MAX_DRAFTS: i64 = 100;
+/// Bytes of all unclaimed drafts of one principal.
+pub(crate) const MAX_DRAFT_BYTES: i64 = 100 * 1024 * 1024;
+/// How long a draft waits to be claimed.
+pub(crate) const DRAFT_LIFE: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
+/// Code points of a file's name.
+pub(crate) const MAX_FILE_NAME_CHARS: usize = 200;
+/// Bytes of a file's media type.
+pub(crate) const MAX_MEDIA_TYPE_BYTES: usize = 200;
+/// Agents that a fleet status shows.
+pub(crate) const MAX_FLEET_AGENTS: usize = 1_000;

@@ -1,6 +1,7 @@
 //! The rules, one file per family: synchronous, no HTTP, no SQL text, no clock but the transaction's.
 
 pub(crate) mod access;
+pub(crate) mod account;
 pub(crate) mod actor;
 pub(crate) mod answers;
 pub(crate) mod assistance;
@@ -16,6 +17,7 @@ pub(crate) mod events;
 pub(crate) mod executions;
 pub(crate) mod file_names;
 pub(crate) mod files;
+pub(crate) mod fleet;
 pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod limits;
@@ -24,6 +26,8 @@ pub(crate) mod permissions;
 pub(crate) mod policies;
 pub(crate) mod presence;
 pub(crate) mod previews;
+pub(crate) mod providers;
+pub(crate) mod queries;
 pub(crate) mod refusal;
 pub(crate) mod requests;
 pub(crate) mod seal;

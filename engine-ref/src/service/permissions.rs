@@ -4,14 +4,17 @@
 //! compiled set is never used beyond the policy it was made from. Whether a party belongs to a group is read from the
 //! transaction, by index.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use beepgrid::{Action, Effect, InstanceId, PermissionRule, PrincipalId, RuleAction, RuleConditions, TargetKind};
+use beepgrid::{Action, Effect, InstanceId, PermissionRule, PrincipalId, PrincipalKind, RuleAction, RuleConditions, TargetKind};
 
 use super::Refusal;
 use super::audience::Party;
 use crate::store::{ReadTx, groups, policies};
+
+/// The resource that is the account: a rule may let a person view it.
+pub(crate) const ACCOUNT: &str = "account";
 
 /// Compiled rules of the subjects that were asked about, for one epoch.
 #[derive(Clone, Debug, Default)]
@@ -260,6 +263,37 @@ impl Rules {
         group: &str,
     ) -> Result<bool, Refusal> {
         Ok(self.of(tx, subject)?.allows_group(action, group))
+    }
+
+    /// The principals whom `subject`'s rules can make visible, by name or as members of a named group, denies left aside; `None` when a
+    /// rule covers all of the kind or all groups.
+    pub(crate) fn named(
+        &self,
+        tx: &ReadTx<'_>,
+        subject: &PrincipalId,
+        kind: &PrincipalKind,
+    ) -> Result<Option<BTreeSet<String>>, Refusal> {
+        let rules = self.of(tx, subject)?;
+        let mut ids = BTreeSet::new();
+        for action in [RuleAction::View, RuleAction::Message, RuleAction::Ask] {
+            let Some(matcher) = rules.allows.get(&action) else { continue };
+            let views = action == RuleAction::View;
+            if matcher.kinds.contains(kind.as_str()) || (views && matcher.all_groups) {
+                return Ok(None);
+            }
+            ids.extend(matcher.ids.iter().cloned());
+            ids.extend(matcher.narrowed.iter().map(|rule| rule.target_id.clone()));
+            for group in matcher.groups.iter().filter(|_| views) {
+                let members = groups::members(tx, &group.as_str().into())?;
+                ids.extend(members.into_iter().map(|party| party.id.as_str().to_owned()));
+            }
+        }
+        Ok(Some(ids))
+    }
+
+    /// Whether `subject` may see what the engine is limited to.
+    pub(crate) fn views_account(&self, tx: &ReadTx<'_>, subject: &PrincipalId) -> Result<bool, Refusal> {
+        Ok(self.of(tx, subject)?.allows.get(&RuleAction::View).is_some_and(|matcher| matcher.kinds.contains(ACCOUNT)))
     }
 
     /// The runtime connections that `subject`'s rules name one by one.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::actor::Actor;
 use super::audience::{self, Party};
 use super::limits::{MAX_GROUP_MEMBERS, MAX_ID_CHARS, MAX_POLICY_RULES, MAX_ROLE_RULES};
-use super::{Refusal, checks, new_id};
+use super::{Refusal, checks, new_id, permissions};
 use crate::signals::Signal;
 use crate::store::groups::{self, GroupRow};
 use crate::store::policies::{self, PolicyRow, RoleRow};
@@ -52,7 +52,7 @@ fn check_rule(rule: &PermissionRule) -> Result<(), Refusal> {
         if rule.target_id != "*" {
             return Err(Refusal::invalid("target_id", "a manage rule covers all of a kind: *"));
         }
-    } else if !TargetKind::from(rule.target_kind.as_str()).is_known() {
+    } else if !is_account(rule) && !TargetKind::from(rule.target_kind.as_str()).is_known() {
         return Err(checks::one_of("target_kind", &rule.target_kind, TargetKind::KNOWN));
     }
     if rule.effect == Some(Effect::Deny) {
@@ -68,6 +68,12 @@ fn check_rule(rule: &PermissionRule) -> Result<(), Refusal> {
         }
     }
     rule.conditions.as_ref().map_or(Ok(()), check_conditions)
+}
+
+/// Whether a rule lets its subject view the account, the one resource that is viewed without being managed.
+fn is_account(rule: &PermissionRule) -> bool {
+    let allows = rule.effect != Some(Effect::Deny);
+    allows && rule.action == RuleAction::View && rule.target_kind == permissions::ACCOUNT && rule.target_id == "*"
 }
 
 fn check_conditions(conditions: &RuleConditions) -> Result<(), Refusal> {

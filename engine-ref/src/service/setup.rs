@@ -328,7 +328,8 @@ pub(crate) fn list(tx: &ReadTx<'_>, actor: &Actor) -> Result<(Vec<Credential>, b
     Ok((rows.into_iter().map(credential).collect(), more))
 }
 
-fn credential(row: CredentialRow) -> Credential {
+/// The metadata of a credential as it is shown.
+pub(crate) fn credential(row: CredentialRow) -> Credential {
     Credential {
         id: row.id,
         principal_id: row.principal_id,

@@ -1,5 +1,7 @@
 //! Conversations and their participants.
 
+pub(crate) mod pages;
+
 use beepgrid::{ConversationId, PrincipalId, Timestamp};
 
 use super::credentials::time;
@@ -84,7 +86,10 @@ pub(crate) fn insert(
 
 /// Notes the newest activity, which orders conversations.
 pub(crate) fn touch(tx: &WriteTx<'_>, id: &ConversationId, sequence: i64) -> Result<(), StoreError> {
-    tx.execute("UPDATE conversations SET last_sequence = :sequence WHERE id = :id", &[("sequence", &sequence), ("id", id)])?;
+    let values: super::tx::Params<'_> = &[("sequence", &sequence), ("id", id)];
+    tx.execute("UPDATE conversations SET last_sequence = :sequence WHERE id = :id", values)?;
+    // Prefix of the primary key: those present, at most a hundred.
+    tx.execute("UPDATE participants SET last_sequence = :sequence WHERE conversation_id = :id AND active = TRUE", values)?;
     Ok(())
 }
 
@@ -131,10 +136,13 @@ pub(crate) fn participants(tx: &ReadTx<'_>, id: &ConversationId) -> Result<Vec<P
 /// Lets a principal in from a position on; a former participant gets a new window.
 pub(crate) fn join(tx: &WriteTx<'_>, id: &ConversationId, principal: &PrincipalId, history_start: i64) -> Result<(), StoreError> {
     tx.execute(
-        "INSERT INTO participants (conversation_id, principal_id, history_start, active, left_sequence)
-         VALUES (:id, :principal, :start, TRUE, NULL)
+        "INSERT INTO participants (conversation_id, principal_id, history_start, active, left_sequence, last_sequence, shared)
+         VALUES (:id, :principal, :start, TRUE, NULL,
+            COALESCE((SELECT last_sequence FROM conversations WHERE id = :id), 0),
+            COALESCE((SELECT shared FROM conversations WHERE id = :id), FALSE))
          ON CONFLICT (conversation_id, principal_id)
-         DO UPDATE SET history_start = excluded.history_start, active = TRUE, left_sequence = NULL",
+         DO UPDATE SET history_start = excluded.history_start, active = TRUE, left_sequence = NULL,
+            last_sequence = excluded.last_sequence",
         &[("id", id), ("principal", principal), ("start", &history_start)],
     )?;
     Ok(())

@@ -4,6 +4,8 @@
 //! wait before the redelivery, so one comparison tells what may be leased. Every query that grows with the inbox names its index;
 //! a test asks SQLite for its plan.
 
+pub(crate) mod pages;
+
 use beepgrid::{ConversationId, DeliveryId, DeliveryKind, InstanceId, MessageId, PrincipalId, RequestId, Timestamp};
 
 use super::{ReadTx, Row, StoreError, WriteTx};
@@ -241,6 +243,9 @@ pub(crate) fn insert(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreErr
             ("created", &row.created_at),
         ],
     )?;
+    if let Some(request) = &row.request_id {
+        pages::note_reader(tx, &row.id, request)?;
+    }
     count(tx, row, 1)
 }
 

@@ -1,9 +1,11 @@
 //! Directory groups and their members.
 
+pub(crate) mod pages;
+
 use beepgrid::{GroupId, GroupPurpose, PrincipalId, Timestamp};
 
 use super::credentials::time;
-use super::{ReadTx, StoreError, WriteTx, principals};
+use super::{ReadTx, Row, StoreError, WriteTx, principals};
 use crate::service::audience::Party;
 
 /// A group as it is stored, without its members.
@@ -16,17 +18,20 @@ pub(crate) struct GroupRow {
     pub(crate) created_at: Timestamp,
 }
 
-/// One group.
-pub(crate) fn by_id(tx: &ReadTx<'_>, id: &str) -> Result<Option<GroupRow>, StoreError> {
-    // Index: primary key.
-    let Some(row) = tx.find("SELECT * FROM directory_groups WHERE id = :id", &[("id", &id)])? else { return Ok(None) };
-    Ok(Some(GroupRow {
+fn group(row: &Row) -> Result<GroupRow, StoreError> {
+    Ok(GroupRow {
         id: row.text("id")?.into(),
         name: row.text("name")?,
         purpose: row.text("purpose")?.as_str().into(),
         version: row.int("version")?,
-        created_at: time(&row, "created_at")?,
-    }))
+        created_at: time(row, "created_at")?,
+    })
+}
+
+/// One group.
+pub(crate) fn by_id(tx: &ReadTx<'_>, id: &str) -> Result<Option<GroupRow>, StoreError> {
+    // Index: primary key.
+    tx.find("SELECT * FROM directory_groups WHERE id = :id", &[("id", &id)])?.map(|row| group(&row)).transpose()
 }
 
 /// The groups that a principal belongs to.

@@ -1,5 +1,7 @@
 //! Runtime connections of agents, and whether they still can connect.
 
+pub(crate) mod pages;
+
 use beepgrid::{InstanceId, JsonMap, PrincipalId, PrincipalKind, Timestamp};
 
 use super::{ReadTx, Row, StoreError, WriteTx};

@@ -1,5 +1,7 @@
 //! Messages.
 
+pub(crate) mod pages;
+
 use std::collections::HashMap;
 
 use beepgrid::{ConversationId, InstanceId, Mention, MessageId, PrincipalId, Timestamp};

@@ -27,6 +27,8 @@ mod migrate;
 mod open;
 mod owner;
 mod piece;
+#[cfg(test)]
+mod plans;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod sql;

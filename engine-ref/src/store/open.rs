@@ -1,6 +1,6 @@
 //! Opening a store: which database, its schema, and its threads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::bell::Keeper;
+use super::blobs::Blobs;
 use super::migrate::Runner;
 use super::owner::Owner;
 use super::piece::{Command, ReadPiece};
@@ -35,6 +36,17 @@ pub(crate) enum Database {
     Postgres { url: String, schema: String },
 }
 
+/// Where the bytes of files go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attachments {
+    /// Into the database: what PostgreSQL and a database in memory do by themselves.
+    Database,
+    /// Into files of this folder. The default of a SQLite file is the folder of its name with `.files` after it.
+    ///
+    /// Engines that share a database need one folder that they all reach.
+    Folder(PathBuf),
+}
+
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreConfig {
@@ -43,12 +55,14 @@ pub(crate) struct StoreConfig {
     pub(crate) migrate: bool,
     pub(crate) migrations: &'static [Migration],
     pub(crate) hooks: Hooks,
+    /// Where the bytes of files go; `None` for what suits the database.
+    pub(crate) attachments: Option<Attachments>,
 }
 
 impl StoreConfig {
     /// A database that is brought up to date when it is opened.
     pub(crate) fn new(database: Database) -> Self {
-        Self { database, migrate: true, migrations: MIGRATIONS, hooks: Hooks::default() }
+        Self { database, migrate: true, migrations: MIGRATIONS, hooks: Hooks::default(), attachments: None }
     }
 }
 
@@ -117,7 +131,8 @@ impl Opening {
         })
         .await?;
         let reads = writes.clone();
-        Ok(self.finish(writes, reads))
+        let blobs = self.blobs(None)?;
+        Ok(self.finish(writes, reads, blobs))
     }
 
     async fn sqlite(mut self, path: PathBuf, writes: Writes, queue: Queue) -> Result<Store, StoreError> {
@@ -132,6 +147,7 @@ impl Opening {
         })
         .await?;
         let owner = owner.await.map_err(|_| StoreError::Closed)?;
+        let blobs = self.blobs(Some(owner.database()))?;
         let (reads, read_queue) = mpsc::channel(QUEUE);
         let reader = Arc::clone(&owner);
         self.readers(read_queue, SQLITE_READERS, move || Ok(Box::new(Sqlite::reader(&reader)?))).await?;
@@ -146,7 +162,7 @@ impl Opening {
         })
         .await?;
         self.threads.others.push(beside);
-        Ok(self.finish(writes, reads))
+        Ok(self.finish(writes, reads, blobs))
     }
 
     /// Starts the writer thread on the connection that `open` makes there.
@@ -192,9 +208,14 @@ impl Opening {
         Ok(())
     }
 
-    pub(super) fn finish(self, writes: Writes, reads: Writes) -> Store {
+    /// Where the bytes of files are, for a database in this file or in none.
+    pub(super) fn blobs(&self, database: Option<&Path>) -> Result<Blobs, StoreError> {
+        Blobs::open(self.config.attachments.as_ref(), database)
+    }
+
+    pub(super) fn finish(self, writes: Writes, reads: Writes, blobs: Blobs) -> Store {
         let Self { signals, commits, bell, threads, .. } = self;
-        Store(Arc::new(Shared { writes, reads, signals, commits, bell, threads: Mutex::new(threads) }))
+        Store(Arc::new(Shared { writes, reads, blobs, signals, commits, bell, threads: Mutex::new(threads) }))
     }
 }
 

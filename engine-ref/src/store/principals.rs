@@ -1,5 +1,7 @@
 //! People, agents and services.
 
+pub(crate) mod pages;
+
 use beepgrid::{JsonMap, PrincipalId, PrincipalKind, Timestamp};
 
 use super::credentials::time;

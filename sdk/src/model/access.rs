@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Action, ConnectionId, Outcome, PermissionRule, RequestId, RoleBindingId, RoleId, RuleAction, Target, Timestamp,
-};
+use super::{Action, ConnectionId, Outcome, PermissionRule, RequestId, RoleBindingId, RoleId, RuleAction, Target, Timestamp};
 
 /// Where a subject's rights come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{AttachmentId, ConversationId, MessageId, RequestId, Timestamp};
 
+/// A file may have this many bytes, and has at least one.
+pub const MAX_ATTACHMENT_BYTES: usize = 5 * 1024 * 1024;
+
 /// A file's metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {

@@ -7,6 +7,7 @@ use serde_json::Value;
 mod events;
 mod identity;
 mod messages;
+mod queries;
 mod requests;
 mod setup;
 mod words;

@@ -4,13 +4,17 @@ use std::fmt::Display;
 
 use crate::error::InvalidInput;
 use crate::model::{
-    AskBatchInput, AskInput, ChatMembershipInput, EventOptions, JsonMap, MAX_ANSWER_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES,
-    MAX_CHOICES, MAX_EVENT_PAGE, MAX_MENTIONS, MAX_METADATA_BYTES, MAX_TITLE_CHARS, MembershipOperation, Mention, ReplaceRequestInput,
-    ResponseInput, SendBatchInput, SendInput, StartChatInput, Target, TargetKind,
+    Action, AskBatchInput, AskInput, ChatMembershipInput, EventOptions, ExecutionState, JsonMap, MAX_ANSWER_AUDIENCE,
+    MAX_ANSWER_BYTES, MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES, MAX_CHOICES, MAX_EVENT_PAGE, MAX_MENTIONS,
+    MAX_METADATA_BYTES, MAX_PAGE_ITEMS, MAX_SEARCH_CHARS, MAX_TITLE_CHARS, MembershipOperation, Mention, PrincipalId, RedeemInput, QueryInput, ReplaceRequestInput,
+    ReportInput, ResponseInput, SendBatchInput, SendInput, StartChatInput, Target, TargetKind,
 };
 
 type Checked = Result<(), InvalidInput>;
 
+/// The engine keeps 200 code points of a name; this is what it reads.
+const MAX_FILE_NAME_BYTES: usize = 16 * 1024;
+const MAX_MEDIA_TYPE_BYTES: usize = 200;
 const MAX_CAPABILITIES: usize = 50;
 const MAX_CAPABILITY_CHARS: usize = 100;
 
@@ -136,12 +140,14 @@ fn question(prefix: &str, input: &AskInput) -> Checked {
     choices(&format!("{prefix}choices"), &input.choices)?;
     mentions(&input.mentions, &input.body)?;
     match &input.action {
-        Some(action) => {
-            json(&format!("{prefix}action.arguments"), &action.arguments, MAX_ANSWER_BYTES)?;
-            not_empty(&format!("{prefix}action.operation_key"), &action.operation_key)
-        }
+        Some(described) => action(&format!("{prefix}action"), described),
         None => Ok(()),
     }
+}
+
+fn action(prefix: &str, action: &Action) -> Checked {
+    json(&format!("{prefix}.arguments"), &action.arguments, MAX_ANSWER_BYTES)?;
+    not_empty(&format!("{prefix}.operation_key"), &action.operation_key)
 }
 
 pub(super) fn ask(input: &AskInput) -> Checked {
@@ -163,6 +169,26 @@ pub(super) fn respond(input: &ResponseInput) -> Checked {
         Some(answer) => json("answer", answer, MAX_ANSWER_BYTES),
         None => Ok(()),
     }
+}
+
+pub(super) fn redeem(input: &RedeemInput) -> Checked {
+    action("action", &input.action)
+}
+
+pub(super) fn report(input: &ReportInput) -> Checked {
+    if input.state == ExecutionState::Authorized {
+        return refuse("state", "is what redeeming says; report running, succeeded, failed or unknown");
+    }
+    json("result", &input.result, MAX_ANSWER_BYTES)
+}
+
+pub(super) fn publication(key: &str, audience: &[PrincipalId]) -> Checked {
+    not_empty("key", key)?;
+    chars("key", key, MAX_TITLE_CHARS)?;
+    if audience.is_empty() {
+        return refuse("audience", "must not be empty");
+    }
+    at_most("audience", audience.len(), MAX_ANSWER_AUDIENCE, "identities")
 }
 
 pub(super) fn version(version: i64) -> Checked {
@@ -229,9 +255,26 @@ fn json(field: &str, value: &impl serde::Serialize, limit: usize) -> Checked {
     }
 }
 
+/// A page of a collection.
+pub(super) fn query(input: &QueryInput) -> Checked {
+    not_empty("collection", &input.collection)?;
+    chars("search", &input.search, MAX_SEARCH_CHARS)?;
+    input.limit.map_or(Ok(()), |limit| within("limit", limit, 1..=MAX_PAGE_ITEMS))
+}
+
 /// A page of events.
 pub(super) fn events(options: &EventOptions) -> Checked {
     within("after", options.after, 0..=i64::MAX)?;
     options.limit.map_or(Ok(()), |limit| within("limit", limit, 1..=MAX_EVENT_PAGE))
 }
 
+pub(super) fn file(name: &str, media_type: &str, bytes: usize) -> Checked {
+    if name.contains('\0') {
+        return refuse("file_name", "has the character U+0000, which no text may have");
+    }
+    at_most("file_name", name.len(), MAX_FILE_NAME_BYTES, "bytes of UTF-8")?;
+    if media_type.len() > MAX_MEDIA_TYPE_BYTES || !media_type.bytes().all(|byte| (0x20..=0x7E).contains(&byte)) {
+        return refuse("media_type", "is not a media type such as text/plain; leave it empty for bytes of no known kind");
+    }
+    if bytes == 0 { refuse("file", "has no bytes, and must have at least one") } else { at_most("file", bytes, MAX_ATTACHMENT_BYTES, "bytes") }
+}

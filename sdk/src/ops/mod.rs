@@ -18,6 +18,7 @@ mod files;
 mod identity;
 mod limits;
 mod messages;
+mod queries;
 mod requests;
 mod setup;
 mod workers;
@@ -252,6 +253,10 @@ operations! {
     EXPLAIN_PERMISSION: "explain_permission", Identity, Post "/api/v1/permissions/explain", Read, 200;
     SAVE_CONTACT_PERMISSIONS: "save_contact_permissions", Identity, Put "/api/v1/contact-permissions", Keyed, 200;
 
+    QUERY: "query", Queries, Post "/api/v1/query", Read, 200;
+    ACCOUNT: "account", Queries, Get "/api/v1/account", Read, 200;
+    PROVIDER_CATALOG: "provider_catalog", Queries, Get "/api/v1/providers", Read, 200;
+    FLEET_STATUS: "fleet_status", Queries, Get "/api/v1/fleet/status", Read, 200;
     ACCESS: "access", Queries, Get "/api/v1/access", Read, 200;
     CAPABILITIES: "capabilities", Queries, Post "/api/v1/capabilities", Read, 200;
     PREVIEW_CONTACT_PERMISSIONS: "preview_contact_permissions", Queries, Post "/api/v1/contact-permissions/preview", Read, 200;

@@ -4,7 +4,8 @@ use super::limits;
 use crate::call::Call;
 use crate::client::Client;
 use crate::model::{
-    Credential, CredentialEdit, CredentialId, CredentialInput, CredentialReplacement, EnrollInput, IssuedCredential, JsonMap, Me, RevokeInput, RotateInput, Session, Workspace,
+    Credential, CredentialEdit, CredentialId, CredentialInput, CredentialReplacement, EnrollInput, IssuedCredential, JsonMap, Me,
+    RevokeInput, RotateInput, Session, Workspace,
 };
 use crate::ops;
 

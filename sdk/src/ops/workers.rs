@@ -176,8 +176,8 @@ impl Client {
 
 fn lease<T>(client: &Client, input: &InboxInput, decode: crate::call::Decode<T>) -> Call<T> {
     let wait = Duration::from_millis(input.wait_ms.and_then(|wait| u64::try_from(wait).ok()).unwrap_or(0));
-    let checked =
-        limits::range("wait_ms", input.wait_ms, 0..=MAX_WAIT_MS).and_then(|()| limits::range("limit", input.limit, 1..=MAX_LEASE));
+    let checked = limits::range("wait_ms", input.wait_ms, 0..=MAX_WAIT_MS)
+        .and_then(|()| limits::range("limit", input.limit, 1..=MAX_LEASE));
     let call =
         Call::at(client, &ops::INBOX, ops::INBOX.method, Ok(ops::INBOX.path.to_owned()), decode).checked(checked).json(input);
     if wait.is_zero() { call } else { call.waiting(wait) }

@@ -254,7 +254,8 @@ async fn a_handler_that_ignores_its_loss_is_dropped_after_the_grace() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_acknowledgement_is_not_repeated_and_the_loop_goes_on() {
     let fake = Fake::default();
-    fake.polls([deliveries(&["dlv_1", "dlv_2"])]).with(|script| script.acks.push_back(Answer::Api(409, "stale_generation", None)));
+    fake.polls([deliveries(&["dlv_1", "dlv_2"])])
+        .with(|script| script.acks.push_back(Answer::Api(409, "stale_generation", None)));
     run_until(&fake, 10 * SECOND, |_| async { Ok(()) }).await.unwrap();
     assert_eq!(fake.acked(), ["dlv_1", "dlv_2"]);
 }

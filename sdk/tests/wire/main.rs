@@ -1,10 +1,17 @@
 //! The client against a scripted peer on real sockets: one that says nothing, cuts, stalls, answers late, redirects.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::format_push_string, reason = "test support fails loudly too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::format_push_string,
+    reason = "test support fails loudly too"
+)]
 
 mod answers;
 mod attempts;
 mod events;
 mod logs;
+mod pages;
 mod peer;
 mod redirects;
 mod waiting;

@@ -9,7 +9,8 @@ use super::{TOKEN, builder, client, everything, message};
 async fn no_redirect_is_followed_to_anywhere_for_anything() {
     let other = Peer::replies(vec![Reply::ok("{}")]).await;
     for status in [300, 301, 302, 303, 305, 307, 308] {
-        for to in [format!("{}/api/v1/me", other.url), "/api/v1/elsewhere".to_owned(), "http://user:pass@127.0.0.1:1/".to_owned()] {
+        for to in [format!("{}/api/v1/me", other.url), "/api/v1/elsewhere".to_owned(), "http://user:pass@127.0.0.1:1/".to_owned()]
+        {
             let reply = Reply::Whole { status, headers: vec![("location", to.clone())], body: Vec::new() };
             let peer = Peer::replies(vec![reply]).await;
             let client = client(&peer.url);

@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::core::Settings;
 use crate::service::actor::{Need, TokenDigest};
-use crate::service::{cursor, setup};
+use crate::service::setup;
 use crate::store::{Database, Store, StoreConfig};
 
 const TOKEN: &str = "a token that is long enough for an owner";
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn core(clock: &Clock) -> Core {
     let store = Store::open(StoreConfig::new(Database::Memory), clock.clone()).await.unwrap();
     store.write(|tx| setup::bootstrap(tx, "Olga", TOKEN)).await.unwrap();
-    let settings = Settings { workspace: String::new(), environment: String::new(), cursor_key: cursor::Key::new([0; 32]) };
+    let settings = Settings::plain();
     Core::new(store, clock.clone(), settings)
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::core::Settings;
 use crate::service::events::{Event, record};
-use crate::service::{cursor, event_stream};
+use crate::service::event_stream;
 use crate::store::{Database, Store, StoreConfig};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 async fn core(database: Database) -> Core {
     let clock = Clock::manual("2026-12-01T08:00:00Z".parse().unwrap());
     let store = Store::open(StoreConfig::new(database), clock.clone()).await.unwrap();
-    let settings = Settings { workspace: String::new(), environment: String::new(), cursor_key: cursor::Key::new([0; 32]) };
+    let settings = Settings::plain();
     Core::new(store, clock, settings)
 }
 

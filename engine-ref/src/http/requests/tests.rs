@@ -9,7 +9,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::core::Settings;
 use crate::service::actor::TokenDigest;
-use crate::service::{cursor, setup};
+use crate::service::setup;
 use crate::signals::Signal;
 use crate::store::{Database, Store, StoreConfig};
 
@@ -27,7 +27,7 @@ impl Owner {
         let clock = Clock::manual("2026-12-01T08:00:00Z".parse().unwrap());
         let store = Store::open(StoreConfig::new(Database::Memory), clock.clone()).await.unwrap();
         store.write(|tx| setup::bootstrap(tx, "Olga", TOKEN)).await.unwrap();
-        let settings = Settings { workspace: String::new(), environment: String::new(), cursor_key: cursor::Key::new([0; 32]) };
+        let settings = Settings::plain();
         let core = Core::new(store, clock.clone(), settings);
         let caller = core.caller(TokenDigest::of(TOKEN)).await.unwrap();
         Self { core, clock, caller }

@@ -7,7 +7,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::core::Settings;
 use crate::service::actor::TokenDigest;
-use crate::service::{cursor, identity, messages, setup};
+use crate::service::{identity, messages, setup};
 use crate::store::{Database, Store, StoreConfig};
 
 const TOKEN: &str = "a token that is long enough for an owner";
@@ -26,7 +26,7 @@ impl Scene {
         let clock = Clock::manual("2026-12-01T08:00:00Z".parse().unwrap());
         let store = Store::open(StoreConfig::new(Database::Memory), clock.clone()).await.unwrap();
         store.write(|tx| setup::bootstrap(tx, "Olga", TOKEN)).await.unwrap();
-        let settings = Settings { workspace: String::new(), environment: String::new(), cursor_key: cursor::Key::new([0; 32]) };
+        let settings = Settings::plain();
         let core = Core::new(store, clock.clone(), settings);
         let olga = core.caller(TokenDigest::of(TOKEN)).await.unwrap();
         let made = core.write(&olga, Need::Any, |tx, actor| {

@@ -102,7 +102,7 @@ impl Bed {
     /// An engine's inside on this store.
     pub(crate) fn core(&self) -> Core {
         let cursor_key = cursor::Key::new([7; 32]);
-        let settings = Settings { workspace: "test".to_owned(), environment: "test".to_owned(), cursor_key };
+        let settings = Settings { cursor_key, ..Settings::plain() };
         Core::new(self.store.clone(), self.clock.clone(), settings)
     }
 

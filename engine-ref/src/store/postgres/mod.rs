@@ -203,7 +203,8 @@ impl Opening {
         let (signals, bell) = (self.signals.clone(), self.bell.0.clone());
         let listener = start("beepgrid-listen", move |ready| listener::run(&target, &signals, &bell, ready)).await?;
         self.threads.others.push(listener);
-        Ok(self.finish(writes, reads))
+        let blobs = self.blobs(None)?;
+        Ok(self.finish(writes, reads, blobs))
     }
 }
 

@@ -309,5 +309,6 @@ fn actor(tx: &ReadTx<'_>, cache: &RulesCache, who: &str) -> Result<Actor, Refusa
             expires_at: None,
         },
         rules: Rules::new(cache, epoch),
+        cursor_key: None,
     })
 }
