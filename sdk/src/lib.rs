@@ -20,10 +20,13 @@
 //! # Features
 //!
 //! * `client` (default): the HTTP client. Without it only the wire types of [`model`] are built.
+//! * `schema`: JSON Schemas of the wire types, for documents and tools.
 //! * `rustls` (default): https with the system's certificates.
 
 pub mod model;
+mod operations;
 pub use model::*;
+pub use operations::{Family, Method, OPERATIONS, Operation, Replay, UNTYPED_OPERATIONS};
 
 #[cfg(feature = "client")]
 mod call;
@@ -73,7 +76,7 @@ pub use key::{Key, KeyError};
 #[cfg(feature = "client")]
 pub use page::PageStream;
 #[cfg(feature = "client")]
-pub use ops::{DirectoryInput, Family, Method, OPERATIONS, Operation, Replay};
+pub use ops::DirectoryInput;
 #[cfg(feature = "client")]
 pub use reqwest;
 #[cfg(feature = "client")]

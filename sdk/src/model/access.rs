@@ -8,6 +8,7 @@ use super::{Action, ConnectionId, Outcome, PermissionRule, RequestId, RoleBindin
 
 /// Where a subject's rights come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Access {
     /// Whose access it is.
     pub subject: Target,
@@ -21,6 +22,7 @@ pub struct Access {
 
 /// One role that reaches a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccessRole {
     /// The role.
     pub role: RoleName,
@@ -32,6 +34,7 @@ pub struct AccessRole {
 
 /// A role by id and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleName {
     /// Its id.
     pub id: RoleId,
@@ -41,6 +44,7 @@ pub struct RoleName {
 
 /// A contact policy. Never saved is version 0 without rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Policy {
     /// Grows with each save.
     pub version: i64,
@@ -50,6 +54,7 @@ pub struct Policy {
 
 /// Whether one action is allowed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ExplainInput {
     /// Whose right; the caller's when absent.
@@ -85,6 +90,7 @@ impl ExplainInput {
 
 /// One permission, explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Explanation {
     /// Whether it is allowed now.
     pub allowed: bool,
@@ -96,6 +102,7 @@ pub struct Explanation {
 
 /// Where one rule comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleSource {
     /// `role` or `policy`.
     pub kind: String,
@@ -111,6 +118,7 @@ pub struct RuleSource {
 
 /// Which operations are open to the caller: for a target, a request or a connection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CapabilityInput {
     /// `view, message, ask` towards this target.
@@ -151,6 +159,7 @@ impl CapabilityInput {
 
 /// What is open to the caller at this moment. What it may not see answers false throughout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapabilityResult {
     /// When it was looked at.
     pub observed_at: Timestamp,
@@ -166,6 +175,7 @@ pub struct CapabilityResult {
 
 /// What a contact policy would mean, before it is saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ContactPreviewInput {
     /// Whose policy.
@@ -196,6 +206,7 @@ impl ContactPreviewInput {
 
 /// What a contact policy would mean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContactPreview {
     /// The policy that was looked at, under the saved version.
     pub policy: Policy,
@@ -209,6 +220,7 @@ pub struct ContactPreview {
 
 /// What a subject may do towards one target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EffectivePermission {
     /// Whose right, in a preview of a role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,6 +235,7 @@ pub struct EffectivePermission {
 
 /// What an edit of a role would mean for its subjects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RolePreviewInput {
     /// The role that would be edited; absent for a new one.
@@ -251,6 +264,7 @@ impl RolePreviewInput {
 
 /// What a role would mean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RolePreview {
     /// What its subjects could do.
     pub effective: Vec<EffectivePermission>,

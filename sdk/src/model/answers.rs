@@ -12,6 +12,7 @@ pub const MAX_ANSWER_AUDIENCE: usize = 1_000;
 
 /// A published answer: who asks the same question with the same key gets it at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
     /// Its id.
     pub id: AnswerId,
@@ -52,6 +53,7 @@ pub struct Answer {
 
 /// Publishes the answer to a resolved question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AnswerInput {
     /// The resolved question.
@@ -79,6 +81,7 @@ impl AnswerInput {
 
 /// Answers a question and publishes the answer, in one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AnswerAndShareInput {
     /// [`Request::version`] as last read.
@@ -118,6 +121,7 @@ impl AnswerAndShareInput {
 
 /// Both results of answering and publishing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AnswerAndShareResult {
     /// The question, now resolved.
     pub request: Request,
@@ -127,6 +131,7 @@ pub struct AnswerAndShareResult {
 
 /// What became of a request: who had it when, and what was carried out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestTrace {
     /// The request as it is now.
     pub request: Request,
@@ -146,6 +151,7 @@ pub struct RequestTrace {
 
 /// One delivery of a request, its result or its withdrawal. Leased is not read, and acknowledged is not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TracedDelivery {
     /// Its id.
     pub id: DeliveryId,

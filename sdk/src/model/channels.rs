@@ -6,6 +6,7 @@ use super::{AccountLinkId, ConnectionId, DestinationId, JsonMap, PrincipalId, Ta
 
 /// A configured connection to a provider. Its secret is sealed in the engine and never returned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Connection {
     /// Its id.
     pub id: ConnectionId,
@@ -31,6 +32,7 @@ pub struct Connection {
 
 /// Makes a connection. `Debug` does not show the secret.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ConnectionInput {
     /// The provider.
@@ -77,6 +79,7 @@ impl ConnectionInput {
 
 /// Edits a connection; what is absent stays. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ConnectionEdit {
     /// The version last read.
@@ -126,6 +129,7 @@ impl ConnectionEdit {
 
 /// How to set a provider up for one connection; nothing secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectionSetup {
     /// The connection.
     pub connection_id: ConnectionId,
@@ -142,6 +146,7 @@ pub struct ConnectionSetup {
 
 /// What could be checked of a connection without sending anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectionDiagnostics {
     /// The connection.
     pub connection_id: ConnectionId,
@@ -155,6 +160,7 @@ pub struct ConnectionDiagnostics {
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiagnosticCheck {
     /// What was looked at.
     pub name: String,
@@ -166,6 +172,7 @@ pub struct DiagnosticCheck {
 
 /// Where a person's messages go over one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Destination {
     /// Its id.
     pub id: DestinationId,
@@ -188,6 +195,7 @@ pub struct Destination {
 
 /// Makes a destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DestinationInput {
     /// Over which connection.
@@ -225,6 +233,7 @@ impl DestinationInput {
 
 /// Edits a destination; what is absent stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DestinationEdit {
     /// The version last read.
@@ -258,6 +267,7 @@ impl DestinationEdit {
 
 /// Which person stands behind a provider's account: who may answer from there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccountLink {
     /// Its id.
     pub id: AccountLinkId,
@@ -274,6 +284,7 @@ pub struct AccountLink {
 
 /// Links an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AccountLinkInput {
     /// Over which connection.
@@ -293,6 +304,7 @@ impl AccountLinkInput {
 
 /// How a person's messages are delivered outside. Grants no contact and no decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChannelPolicy {
     /// `preferred` or `all`.
     pub mode: String,
@@ -306,6 +318,7 @@ pub struct ChannelPolicy {
 
 /// Another policy for one sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChannelOverride {
     /// An exact agent, or a group with the purpose `agent_role`.
     pub source: Target,
@@ -315,6 +328,7 @@ pub struct ChannelOverride {
 
 /// A person's delivery preferences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeliveryPreferences {
     /// Whose they are.
     #[serde(default)]
@@ -331,6 +345,7 @@ pub struct DeliveryPreferences {
 
 /// Where something would go, without sending it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RoutePreviewInput {
     /// For whom.
@@ -348,6 +363,7 @@ impl RoutePreviewInput {
 
 /// Where something would go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoutePreview {
     /// For whom.
     pub target: Target,
@@ -359,6 +375,7 @@ pub struct RoutePreview {
 
 /// One outside route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Route {
     /// The destination.
     pub destination_id: DestinationId,
@@ -372,6 +389,7 @@ pub struct Route {
 
 /// Whether the Coordinator is on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AssistanceSettings {
     /// Whether it is enabled in this workspace. The wire keeps the old name.
     pub overseer: bool,
@@ -383,6 +401,7 @@ pub struct AssistanceSettings {
 
 /// Switches the Coordinator on or off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AssistanceUpdate {
     /// The version last read; left out, the change is made whatever it is.

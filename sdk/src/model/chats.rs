@@ -8,6 +8,7 @@ use super::{
 
 /// A participant as the others of the conversation see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Participant {
     /// Its id.
     pub id: PrincipalId,
@@ -19,6 +20,7 @@ pub struct Participant {
 
 /// A conversation as its reader may see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conversation {
     /// The conversation's id.
     pub id: ConversationId,
@@ -59,6 +61,7 @@ pub struct Conversation {
 
 /// Opens one shared conversation with its first message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct StartChatInput {
     /// Staged drafts to claim.
@@ -105,6 +108,7 @@ impl StartChatInput {
 
 /// One versioned change of a shared chat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ChatMembershipInput {
     /// What to do.
@@ -160,6 +164,7 @@ impl ChatMembershipInput {
 
 /// What a membership change left behind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChatMembershipResult {
     /// The chat.
     pub conversation_id: ConversationId,

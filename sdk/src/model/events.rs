@@ -13,6 +13,7 @@ pub const MAX_EVENT_PAGE: i64 = 500;
 ///
 /// Persist [`sequence`](Self::sequence) after the event was applied, and resume with it: what is applied twice is known by it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// Its place in the order of commits: unique, growing, with gaps where the reader may not see something.
     pub sequence: i64,
@@ -80,6 +81,7 @@ impl Event {
 
 /// Events and where the next page starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventPage {
     /// In order of sequences. May be empty although `more` is true.
     #[serde(default, deserialize_with = "super::null_as_empty")]
@@ -93,6 +95,7 @@ pub struct EventPage {
 
 /// Which events to read. The default is all that are kept and visible, from the oldest, whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct EventOptions {
     /// The last sequence that was handled; 0 starts with the oldest event that is kept.

@@ -7,6 +7,7 @@ use super::{ExecutionId, ExecutionState, JsonMap, PrincipalId, RequestId, Timest
 
 /// An action that an approval binds, field by field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Action {
     /// Its name.
     pub name: String,
@@ -52,6 +53,7 @@ impl Action {
 
 /// What was approved and may be done once: an intent and its executor's reports, not proof of an effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Execution {
     /// Its id.
     pub id: ExecutionId,
@@ -78,6 +80,7 @@ pub struct Execution {
 
 /// Redeems an approval for the action that it binds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RedeemInput {
     /// The action, field by field as it was approved. The order of members does not count, `1` and `1.0` are two values.
@@ -93,6 +96,7 @@ impl RedeemInput {
 
 /// What the executor observed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ReportInput {
     /// `running`, `succeeded`, `failed` or `unknown`.

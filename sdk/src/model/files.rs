@@ -9,6 +9,7 @@ pub const MAX_ATTACHMENT_BYTES: usize = 5 * 1024 * 1024;
 
 /// A file's metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attachment {
     /// The file's id.
     pub id: AttachmentId,

@@ -22,6 +22,7 @@ macro_rules! principals {
         ///
         /// Who sees it only as a participant gets `id`, `kind` (by the type) and `name`; the rest is then empty.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct $name {
             /// Its id.
             pub id: PrincipalId,
@@ -65,6 +66,7 @@ principals! {
 
 /// Makes a person, agent or service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PrincipalInput {
     /// 1 to 200 code points on one line.
@@ -90,6 +92,7 @@ impl PrincipalInput {
 
 /// Edits a person, agent or service; what is absent stays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PrincipalEdit {
     /// The version last read.
@@ -118,6 +121,7 @@ impl PrincipalEdit {
 
 /// Stops or restores all access of an identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct StatusInput {
     /// Whether it is stopped.
@@ -135,6 +139,7 @@ impl StatusInput {
 
 /// A directory group. `members` are those visible to the reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
     /// Its id.
     pub id: GroupId,
@@ -157,6 +162,7 @@ pub struct Group {
 
 /// Makes a directory group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct GroupInput {
     /// 1 to 200 code points on one line.
@@ -177,6 +183,7 @@ impl GroupInput {
 
 /// Edits a group; what is absent stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct GroupEdit {
     /// The version last read.
@@ -205,6 +212,7 @@ impl GroupEdit {
 
 /// One permission: an action towards a target. Allows unless it denies; a matching deny wins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PermissionRule {
     /// Allow when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -256,6 +264,7 @@ impl PermissionRule {
 
 /// What a rule is narrowed to; every member that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleConditions {
     /// Only over this channel connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -270,6 +279,7 @@ pub struct RuleConditions {
 
 /// A named set of rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Role {
     /// Its id.
     pub id: RoleId,
@@ -287,6 +297,7 @@ pub struct Role {
 
 /// Makes a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RoleInput {
     /// 1 to 200 code points on one line.
@@ -304,6 +315,7 @@ impl RoleInput {
 
 /// Edits a role; what is absent stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RoleEdit {
     /// The version last read.
@@ -332,6 +344,7 @@ impl RoleEdit {
 
 /// A role given to a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleBinding {
     /// Its id.
     pub id: RoleBindingId,
@@ -348,6 +361,7 @@ pub struct RoleBinding {
 
 /// Gives a role to a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RoleBindingInput {
     /// The role.
@@ -372,6 +386,7 @@ impl RoleBindingInput {
 
 /// Replaces a subject's contact policy whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ContactPermissionsInput {
     /// Whose policy it is: a person, agent, service or group.
@@ -391,6 +406,7 @@ impl ContactPermissionsInput {
 
 /// A saved contact policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContactPermissions {
     /// Whose policy it is.
     pub subject: Target,
@@ -402,6 +418,7 @@ pub struct ContactPermissions {
 
 /// Who the caller is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Me {
     /// Which of the three is set.
     pub identity_type: PrincipalKind,
@@ -437,6 +454,7 @@ impl Me {
 
 /// The credential of the present call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeCredential {
     /// Its id.
     pub id: CredentialId,
@@ -455,6 +473,7 @@ pub struct MeCredential {
 
 /// The workspace and what serves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Workspace {
     /// The workspace's name.
     pub scope: String,

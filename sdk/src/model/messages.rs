@@ -17,6 +17,7 @@ pub const MAX_ATTACHMENTS: usize = 5;
 
 /// Who something is for: a kind and a stable id or, where it is accepted, an external id of that kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Target {
     /// What the id names.
     pub kind: TargetKind,
@@ -58,6 +59,7 @@ impl Target {
 
 /// Addressing within a chat: a hint, never a narrower audience or an authority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mention {
     /// Who is addressed; a visible current participant.
     pub principal_id: PrincipalId,
@@ -87,6 +89,7 @@ impl Mention {
 
 /// What to send and to whom: exactly one of `target` and `conversation_id`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SendInput {
     /// Staged drafts to claim, at most [`MAX_ATTACHMENTS`].
@@ -142,6 +145,7 @@ impl SendInput {
 
 /// A message as its reader may see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Message {
     /// Agents whose deliveries were acknowledged; shown to the sender only. Receipt, not proof of reading.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -187,6 +191,7 @@ impl Message {
 
 /// What a send stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SendResult {
     /// The conversation; for a fan-out to a group the first one.
     pub conversation_id: ConversationId,
@@ -200,6 +205,7 @@ pub struct SendResult {
 
 /// The short receipt: stored, nothing more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SendReceipt {
     /// The conversation; for a fan-out to a group the first one.
     pub conversation_id: ConversationId,
@@ -209,6 +215,7 @@ pub struct SendReceipt {
 
 /// One private message to each of up to [`MAX_BATCH_TARGETS`] targets, all or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SendBatchInput {
     /// Staged drafts to claim.
@@ -245,6 +252,7 @@ impl SendBatchInput {
 
 /// One target of a batch and what was stored for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SendBatchItem {
     /// The target as it was given.
     pub target: Target,
@@ -254,6 +262,7 @@ pub struct SendBatchItem {
 
 /// Whom to look at before something is sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DispatchPreviewInput {
     /// The targets of the send or ask, in its order.
@@ -279,6 +288,7 @@ impl DispatchPreviewInput {
 
 /// Whom something would reach. The token goes into the matching send or ask, which is refused when anything has changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DispatchPreview {
     /// Recipients that the caller may view.
     pub recipients: Vec<PreviewRecipient>,
@@ -298,6 +308,7 @@ pub struct DispatchPreview {
 
 /// One recipient of a preview.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PreviewRecipient {
     /// Who it is.
     pub target: Target,

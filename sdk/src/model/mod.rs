@@ -35,6 +35,8 @@ mod ids;
 mod messages;
 mod queries;
 mod requests;
+#[cfg(feature = "schema")]
+mod schema;
 mod setup;
 mod time;
 mod vocabulary;

@@ -11,9 +11,10 @@ use super::{
 
 /// One page. Go on while `next_cursor` is there, also when `items` is empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "{T}Page"))]
 pub struct QueryPage<T = Value> {
     /// The records of this page.
-    #[serde(default = "Vec::new", deserialize_with = "super::null_as_empty")]
+    #[serde(default = "Vec::<T>::new", deserialize_with = "super::null_as_empty")]
     #[serde(bound(deserialize = "T: Deserialize<'de>"))]
     pub items: Vec<T>,
     /// Opaque; where the next page begins. Absent on the last page.
@@ -26,6 +27,7 @@ pub struct QueryPage<T = Value> {
 
 /// The engine's word for a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Deleted {
     /// Always true.
     pub deleted: bool,
@@ -38,6 +40,7 @@ pub const MAX_PAGE_ITEMS: i64 = 200;
 
 /// Asks for a page of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct QueryInput {
     /// `people`, `agents`, `services`, `groups`, `roles`, `connections`, `destinations`, `credentials`, `instances`, `requests`,
@@ -82,6 +85,7 @@ impl QueryInput {
 
 /// How a delivery stands. Who may not see what was delivered gets no ids of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeliveryRecord {
     /// Its id.
     pub id: DeliveryId,
@@ -122,6 +126,7 @@ fn unknown_kind() -> DeliveryKind {
 
 /// What the engine is limited to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Account {
     /// Whether the limits are in force.
     pub applied: bool,
@@ -132,6 +137,7 @@ pub struct Account {
 
 /// Limits by name; the name ends with the unit where it is not a number of things.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct AccountLimits(pub BTreeMap<String, i64>);
 
@@ -144,6 +150,7 @@ impl AccountLimits {
 
 /// A provider that the engine supports; says nothing of what is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Provider {
     /// `slack`, `telegram`, `discord`, `smtp` or `webhook`.
     pub kind: String,
@@ -163,6 +170,7 @@ pub struct Provider {
 
 /// One value that a connection to a provider needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProviderField {
     /// The member's name.
     pub name: String,
@@ -184,6 +192,7 @@ pub struct ProviderField {
 
 /// The agents that the caller may view, and who of them says it waits for whom. Reported by the agents, not inferred.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetStatus {
     /// `read_only`.
     pub mode: String,
@@ -208,6 +217,7 @@ pub struct FleetStatus {
 
 /// An agent and its runtime connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetAgent {
     /// The agent.
     pub agent: Agent,
@@ -220,6 +230,7 @@ pub struct FleetAgent {
 
 /// An agent that says it can't go on without another's reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetDependency {
     /// The open blocking request.
     pub request_id: RequestId,

@@ -18,6 +18,7 @@ pub const MAX_WAIT_MS: i64 = 15_000;
 
 /// What to ask and whom: exactly one of `target` and `conversation_id`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AskInput {
     /// Staged drafts to claim.
@@ -113,6 +114,7 @@ impl AskInput {
 
 /// The decision on a request as it is submitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ResponseInput {
     /// One of the outcomes of the request's kind.
@@ -143,6 +145,7 @@ impl ResponseInput {
 
 /// The recorded decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Response {
     /// Who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,6 +176,7 @@ pub struct Response {
 
 /// Where one recipient of a group ask reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestRecipient {
     /// The recipient.
     pub principal_id: PrincipalId,
@@ -183,6 +187,7 @@ pub struct RequestRecipient {
 /// A request as its reader may see it. A reader who sees a part only (the executor of its action, who was asked in a group and
 /// forestalled) gets that part: what is not in it is absent on the wire and empty here. See [`Request::is_partial`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(transform = super::schema::request))]
 pub struct Request {
     /// Files that came with it.
     #[serde(default)]
@@ -302,6 +307,7 @@ fn never() -> Timestamp {
 
 /// The same request to each of up to 100 targets, each with an outcome of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AskBatchInput {
     /// Individual targets; duplicates are merged.
@@ -327,6 +333,7 @@ impl AskBatchInput {
 
 /// One target of a batch and its request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AskBatchItem {
     /// The target as it was given.
     pub target: Target,
@@ -336,6 +343,7 @@ pub struct AskBatchItem {
 
 /// Withdraws one's own open request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CancelInput {
     /// [`Request::version`] as last read.
@@ -351,6 +359,7 @@ impl CancelInput {
 
 /// Retires one's own open request without asking anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SupersedeInput {
     /// [`Request::version`] as last read.
@@ -366,6 +375,7 @@ impl SupersedeInput {
 
 /// Declares whether the requesting agent waits for one other agent's reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct BlockingInput {
     /// Whether it can't go on without the reply.
@@ -381,6 +391,7 @@ impl BlockingInput {
 
 /// Retires one's own open request and asks its audience anew.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ReplaceRequestInput {
     /// [`Request::version`] as last read.
@@ -406,6 +417,7 @@ impl ReplaceRequestInput {
 
 /// Both sides of a replacement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplacedRequest {
     /// The retired request, now superseded.
     pub previous: Request,

@@ -6,6 +6,7 @@ use super::{Agent, CredentialId, CredentialKind, InstanceId, JsonMap, Permission
 
 /// Enrolls a runtime of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct EnrollInput {
     /// Asks for a credential without end; not with `expires_at` or `renewable`.
@@ -61,6 +62,7 @@ impl EnrollInput {
 
 /// A fresh worker session. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
     /// The bearer token, shown only here.
     pub token: String,
@@ -85,6 +87,7 @@ impl std::fmt::Debug for Session {
 
 /// A credential's metadata; never its token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Credential {
     /// Its id.
     pub id: CredentialId,
@@ -133,6 +136,7 @@ pub struct Credential {
 
 /// Issues an `api` or `enrollment` credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CredentialInput {
     /// Asks for a credential without end.
@@ -189,6 +193,7 @@ impl CredentialInput {
 
 /// A fresh credential. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IssuedCredential {
     /// The bearer token, shown only here.
     pub token: String,
@@ -213,6 +218,7 @@ impl std::fmt::Debug for IssuedCredential {
 
 /// Revokes a credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RevokeInput {
     /// Whether the workers that it enrolled go with it.
@@ -229,6 +235,7 @@ impl RevokeInput {
 
 /// The engine's word for a revocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RevokeResult {
     /// Always true.
     pub revoked: bool,
@@ -236,6 +243,7 @@ pub struct RevokeResult {
 
 /// Edits a credential's metadata; what is absent stays. Nobody lets it do or last more than the own one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CredentialEdit {
     /// Takes its end away.
@@ -279,6 +287,7 @@ impl CredentialEdit {
 
 /// Replaces a credential's token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RotateInput {
     /// [`Credential::version`] as last read.
@@ -302,6 +311,7 @@ impl RotateInput {
 
 /// A rotated credential. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CredentialReplacement {
     /// The new bearer token, shown only here.
     pub token: String,

@@ -1,8 +1,8 @@
 //! Closed vocabularies: enums that keep a word they do not know, so that a newer engine breaks no older client.
 
 macro_rules! vocabulary {
-    ($($(#[$doc:meta])+ $name:ident { $($(#[$vdoc:meta])+ $variant:ident = $word:literal,)+ })+) => {$(
-        $(#[$doc])+
+    ($($(#[doc = $doc:literal])+ $name:ident { $($(#[$vdoc:meta])+ $variant:ident = $word:literal,)+ })+) => {$(
+        $(#[doc = $doc])+
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum $name {
@@ -47,6 +47,17 @@ macro_rules! vocabulary {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.as_str())
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                super::schema::vocabulary(generator, concat!($($doc),+), Self::KNOWN)
             }
         }
 

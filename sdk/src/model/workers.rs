@@ -11,6 +11,7 @@ pub const MAX_LEASE: i64 = 100;
 
 /// What to lease and how long to wait for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct InboxInput {
     /// How long the engine waits for the first delivery, 0 to 15,000 ms; 0 when absent.
@@ -42,6 +43,7 @@ impl InboxInput {
 
 /// One leased delivery. The lease lasts 30 seconds unless extended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Delivery {
     /// Stable for ever; deduplicate by it.
     pub id: DeliveryId,
@@ -65,6 +67,7 @@ pub struct Delivery {
 
 /// What a delivery carries, as the worker may see it at the moment of the lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeliveryPayload {
     /// `message`, `request`, `request_result` or `request_withdrawn`.
     pub r#type: DeliveryKind,
@@ -85,6 +88,7 @@ fn unknown_delivery() -> DeliveryKind {
 
 /// Confirms one lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AckInput {
     /// [`Delivery::generation`].
@@ -100,6 +104,7 @@ impl AckInput {
 
 /// The engine's word for a stored acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AckResult {
     /// Always true.
     pub received: bool,
@@ -107,6 +112,7 @@ pub struct AckResult {
 
 /// Confirms up to 100 leases in one call, each on its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AckManyInput {
     /// The leases, at most [`MAX_LEASE`].
@@ -122,6 +128,7 @@ impl AckManyInput {
 
 /// One lease of an [`AckManyInput`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AckItem {
     /// The delivery.
     pub id: DeliveryId,
@@ -137,6 +144,7 @@ impl From<&Delivery> for AckItem {
 
 /// What became of each lease of an [`AckManyInput`], in its order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AckManyResult {
     /// One for each item.
     pub results: Vec<AckManyItem>,
@@ -144,6 +152,7 @@ pub struct AckManyResult {
 
 /// One lease's result: `received`, or the code it was refused with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AckManyItem {
     /// The delivery.
     pub id: DeliveryId,
@@ -157,6 +166,7 @@ pub struct AckManyItem {
 
 /// Moves a lease's end to `seconds` from now, at most 12 hours after it began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ExtendInput {
     /// [`Delivery::generation`].
@@ -174,6 +184,7 @@ impl ExtendInput {
 
 /// The lease's new end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExtendResult {
     /// When the lease runs out.
     pub leased_until: Timestamp,
@@ -181,6 +192,7 @@ pub struct ExtendResult {
 
 /// Gives a delivery back unhandled; this does not count as an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ReleaseInput {
     /// [`Delivery::generation`].
@@ -204,6 +216,7 @@ impl ReleaseInput {
 
 /// The engine's word for a stored release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReleaseResult {
     /// Always true.
     pub released: bool,
@@ -211,6 +224,7 @@ pub struct ReleaseResult {
 
 /// Refreshes presence and reports progress or capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct HeartbeatInput {
     /// Replaces the stored progress if it has members; at most 16 KiB of JSON.
@@ -237,6 +251,7 @@ impl HeartbeatInput {
 
 /// The engine's word for a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeartbeatResult {
     /// Always true.
     pub ok: bool,
@@ -244,6 +259,7 @@ pub struct HeartbeatResult {
 
 /// A runtime connection and what it said of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Instance {
     /// The connection's id.
     pub id: InstanceId,
