@@ -225,6 +225,7 @@ impl Reporter {
         self.0.epoch.subscribe()
     }
 
+    #[cfg(feature = "checkpoint")]
     pub(crate) fn settled(&self) -> watch::Receiver<Settled> {
         self.0.settled.subscribe()
     }

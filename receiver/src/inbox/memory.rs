@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use beepgrid::{Delivery, DeliveryId, DeliveryKind, RequestId, Timestamp};
 
-use super::rules::{RowState, is_result_kind};
+use super::rules::RowState;
 use super::{
     Applied, Counts, InboxError, InboxErrorKind, InboxStore, NextState, OpenInput, PutReport, StateChange,
 };
@@ -204,7 +204,7 @@ impl InboxStore for MemoryInbox {
             request_id: row.request_id.clone(),
             created_at: row.input.delivery.created_at,
             state: row.state.state,
-            held: OpenInput::held_reason(row.state.held.as_ref()),
+            held: row.state.held.as_ref().map(|held| held.reason),
             attempts: row.state.attempts,
             next_attempt_at: row.state.next_attempt_at,
             revision: row.state.revision,
@@ -241,7 +241,8 @@ impl InboxStore for MemoryInbox {
         let rows = self.rows()?;
         let mut counts = Counts { rows: u32::try_from(rows.by_id.len()).unwrap_or(u32::MAX), ..Counts::default() };
         for row in rows.by_id.values().filter(|row| row.state.state != InputState::Accepted) {
-            let bucket = if is_result_kind(&row.input.kind) { &mut counts.open_results } else { &mut counts.open_ordinary };
+            let is_result = matches!(row.input.kind, DeliveryKind::RequestResult | DeliveryKind::RequestWithdrawn);
+            let bucket = if is_result { &mut counts.open_results } else { &mut counts.open_ordinary };
             *bucket += 1;
             let bucket = match row.state.state {
                 _ if row.state.held.is_some() => &mut counts.held,

@@ -20,7 +20,7 @@ use beepgrid::{ConversationId, DeliveryId, DeliveryKind, RequestId, Timestamp};
 pub use error::{InboxError, InboxErrorKind};
 pub use sqlite::{SqliteInbox, SqliteOptions};
 
-use crate::input::{Attempt, Held, HeldReason, InputState, LiveInput, Resolution, StoredInput};
+use crate::input::{Attempt, HeldReason, InputState, LiveInput, Resolution, StoredInput};
 
 /// What a batch brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -238,11 +238,5 @@ impl<I: InboxStore> InboxStore for Arc<I> {
 
     fn close(&self) -> impl Future<Output = Result<(), InboxError>> + Send {
         I::close(self)
-    }
-}
-
-impl OpenInput {
-    pub(crate) fn held_reason(held: Option<&Held>) -> Option<HeldReason> {
-        held.map(|held| held.reason)
     }
 }

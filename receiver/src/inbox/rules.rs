@@ -1,6 +1,6 @@
 //! What a change does to a row, written once for every inbox; pure.
 
-use beepgrid::{DeliveryKind, Timestamp};
+use beepgrid::Timestamp;
 
 use super::NextState;
 use crate::input::{Attempt, Held, InputState, Resolution};
@@ -20,6 +20,7 @@ pub(crate) struct RowState {
 }
 
 impl RowState {
+    #[cfg(feature = "testing")]
     pub(crate) fn new() -> Self {
         Self {
             state: InputState::Pending,
@@ -107,9 +108,4 @@ impl RowState {
     pub(crate) fn can_be_withdrawn(&self) -> bool {
         self.state == InputState::Pending
     }
-}
-
-/// Whether rows of this kind are kept in the reserve and go past ordinary ones.
-pub(crate) fn is_result_kind(kind: &DeliveryKind) -> bool {
-    matches!(kind, DeliveryKind::RequestResult | DeliveryKind::RequestWithdrawn)
 }
