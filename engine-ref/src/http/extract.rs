@@ -12,6 +12,9 @@ use crate::core::Core;
 use crate::service::Refusal;
 use crate::service::limits::MAX_REQUEST_BYTES;
 
+/// How long a JSON body may stand still: a caller that stalls does not hold its connection for ever.
+const STALL: Duration = Duration::from_secs(30);
+
 /// The application's own JSON, where emptiness is a value.
 const OPAQUE: &[&str] = &["answer", "result", "progress", "metadata", "arguments", "config"];
 /// Lists that may be empty and mean it.
@@ -45,7 +48,8 @@ impl<T: DeserializeOwned> FromRequest<Core> for Input<T> {
 async fn read_body(request: Request) -> Result<Vec<u8>, Refusal> {
     let mut body = request.into_body();
     let (mut bytes, mut seen) = (Vec::new(), 0);
-    while let Some(frame) = body.frame().await {
+    let stalled = || Refusal::invalid("", format!("no more of the body came for {} seconds", STALL.as_secs()));
+    while let Some(frame) = tokio::time::timeout(STALL, body.frame()).await.map_err(|_| stalled())? {
         let frame = frame.map_err(|_| Refusal::invalid("", "the body broke off"))?;
         let Some(data) = frame.data_ref() else { continue };
         seen += data.len();

@@ -337,7 +337,7 @@ pub(crate) fn preview_role(tx: &ReadTx<'_>, actor: &Actor, input: &RolePreviewIn
     for party in preview_subjects(tx, actor, input)? {
         let mut sources: Vec<SourceRow> = policies::sources_reaching(tx, party.id.as_str())?
             .into_iter()
-            .filter(|source| !source.role.as_ref().is_some_and(|(id, ..)| Some(id) == input.role_id.as_ref()))
+            .filter(|source| source.role.as_ref().is_none_or(|(id, ..)| Some(id) != input.role_id.as_ref()))
             .collect();
         sources.push(SourceRow { role: None, via: None, rules: input.rules.clone() });
         for target in looked_at(&[], &input.rules) {
