@@ -66,11 +66,12 @@ pub(crate) fn next_in_chats(tx: &ReadTx<'_>, reader: &PrincipalId, after: &str) 
     Ok(chats)
 }
 
-// Index requests_blocking: at most a hundred an agent. A blocking request has one recipient.
+// Index requests_blocking: at most a hundred an agent. A blocking request has one recipient. Ordered afterwards: an order here would
+// lead through everything that the agent ever asked.
 pub(crate) const WAITING: &str = "SELECT r.id, r.created_at, a.principal_id FROM requests r
      JOIN request_audience a ON a.request_id = r.id
      WHERE r.requester_id = :requester AND r.state = 'open' AND r.blocking = TRUE AND r.expires_at > :now
-     ORDER BY r.id LIMIT :limit";
+     LIMIT :limit";
 
 /// One open blocking request of an agent.
 #[derive(Clone, Debug)]
@@ -80,10 +81,11 @@ pub(crate) struct WaitRow {
     pub(crate) since: beepgrid::Timestamp,
 }
 
-/// What an agent says it waits for.
+/// What an agent says it waits for, by id of the request.
 pub(crate) fn waiting(tx: &ReadTx<'_>, requester: &PrincipalId, limit: i64) -> Result<Vec<WaitRow>, StoreError> {
     let rows = tx.query(WAITING, &[("requester", requester), ("now", &tx.now()), ("limit", &limit)])?;
-    rows.iter()
+    let mut waits = rows
+        .iter()
         .map(|row| {
             Ok(WaitRow {
                 request_id: row.text("id")?.into(),
@@ -91,5 +93,7 @@ pub(crate) fn waiting(tx: &ReadTx<'_>, requester: &PrincipalId, limit: i64) -> R
                 since: beepgrid::Timestamp::from_micros(row.int("created_at")?),
             })
         })
-        .collect()
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    waits.sort_by(|a, b| a.request_id.cmp(&b.request_id));
+    Ok(waits)
 }
