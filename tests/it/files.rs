@@ -5,7 +5,7 @@ mod forms;
 
 use beepgrid_tests::on_both_stores;
 use beepgrid_tests::raw::{Answer, Api, Members};
-use beepgrid_tests::world::{World, credential, deny, target};
+use beepgrid_tests::world::{World, contacts, credential, deny, target};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -140,6 +140,8 @@ async fn each_operation_claims(w: World) {
     assert!(sees(&w.ann.api, &files[1].id()).await && !sees(&w.ann.api, &draft).await);
 
     let group = w.group("Both", &[&w.ann.id, &w.billing.id]).await;
+    let known = [w.ann.target(), w.billing.target(), target("group", &group)];
+    w.policy(&w.builder.target(), contacts(&known)).await;
     let draft = stage(api, "group").await;
     let sent = send_with(api, &target("group", &group), &[&draft]).await.created();
     let ids: Vec<_> = sent.list("messages").iter().map(|message| message["attachments"][0].id()).collect();

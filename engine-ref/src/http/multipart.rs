@@ -179,13 +179,14 @@ impl Form {
     /// The headers of a part, from the line end of its delimiter to the blank line.
     async fn headers(&mut self) -> Result<Bytes, Refusal> {
         loop {
-            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+            let end = find(&self.buffer, b"\r\n\r\n");
+            if end.unwrap_or(self.buffer.len()) > MAX_HEADER_BYTES {
+                return Err(malformed(&format!("the headers of the part may have at most {MAX_HEADER_BYTES} bytes")));
+            }
+            if let Some(at) = end {
                 let headers = self.buffer.split_to(at).freeze();
                 self.buffer.advance(4);
                 return Ok(headers);
-            }
-            if self.buffer.len() > MAX_HEADER_BYTES {
-                return Err(malformed(&format!("the headers of the part may have at most {MAX_HEADER_BYTES} bytes")));
             }
             if !self.fill().await? {
                 return Err(broke_off());
