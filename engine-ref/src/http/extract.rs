@@ -1,5 +1,7 @@
 //! Extractors that answer with our error shape: strict JSON bodies, queries, keys, paths.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
