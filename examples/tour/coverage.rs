@@ -1,12 +1,12 @@
 //! Whether every operation of the client's table was called.
 
-use beepgrid::{Family, OPERATIONS};
+use beepgrid::{Family, OPERATIONS, Operation};
 
 use crate::stage::Log;
 
 /// Fails if an operation was left out. Without a model (`planning` is false) the Coordinator's may be.
 pub(crate) fn check(log: &Log, planning: bool) -> anyhow::Result<()> {
-    let (skipped, missed): (Vec<_>, Vec<_>) = OPERATIONS
+    let (skipped, missed): (Vec<&Operation>, Vec<&Operation>) = OPERATIONS
         .iter()
         .filter(|operation| !log.called.contains(operation.name))
         .partition(|operation| operation.family == Family::Coordinator && !planning);
