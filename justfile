@@ -23,6 +23,9 @@ test:
 quickstart:
     bash .ci/run quickstart
 
+tour:
+    bash .ci/run tour
+
 features:
     bash .ci/run features
 
