@@ -169,8 +169,16 @@ async fn agents_in_a_ring_can_still_be_answered(w: World) {
         let body = json!({"target": to.target(), "body": "first you", "blocking": true, "expires_at": w.after(60).to_string()});
         ids.push(from.api.post("/requests", body).await.created().id());
     }
+    let cycles = w.owner.api.get("/fleet/status").await.ok()["cycles"].clone();
+    let mut named = cycles[0].as_array().unwrap().clone();
+    named.sort_by_key(Value::to_string);
+    let mut all = cast.map(|id| json!(id));
+    all.sort_by_key(Value::to_string);
+    assert_eq!((cycles.as_array().unwrap().len(), named), (1, all.to_vec()));
+    assert_eq!(w.bob.api.get("/fleet/status").await.ok()["cycles"], json!([]), "to those who may see it");
     let body = json!({"outcome": "answered", "answer": "go", "version": 1});
     w.billing.api.post(&format!("/requests/{}/respond", ids[0]), body).await.ok();
+    assert_eq!(w.owner.api.get("/fleet/status").await.ok()["cycles"], json!([]), "an answer opens the ring");
     w.billing.api.post(&format!("/requests/{}/cancel", ids[1]), json!({"version": 1})).await.ok();
     w.advance(60);
     assert_eq!(w.hidden.api.get(&format!("/requests/{}", ids[2])).await.ok()["state"], "expired");
