@@ -27,7 +27,7 @@ struct ErrorBody<'e> {
 pub(super) struct PrivateReason(pub(super) String);
 
 /// The status that goes with a code.
-fn status(code: &ErrorCode) -> StatusCode {
+pub(super) fn status(code: &ErrorCode) -> StatusCode {
     match code {
         ErrorCode::InvalidRequest | ErrorCode::InvalidCursor => StatusCode::BAD_REQUEST,
         ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,

@@ -15,6 +15,7 @@ mod identity;
 mod json;
 mod messages;
 mod multipart;
+mod openapi;
 mod previews;
 mod queries;
 mod requests;
@@ -57,7 +58,8 @@ pub(crate) fn router(core: Core) -> Router {
         .merge(executions::routes())
         .merge(answers::routes())
         .merge(workers::routes())
-        .merge(events::routes());
+        .merge(events::routes())
+        .merge(openapi::routes());
     Router::new()
         .nest("/api/v1", api)
         .route("/healthz", get(healthz))

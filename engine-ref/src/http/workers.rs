@@ -112,8 +112,8 @@ async fn heartbeat(
 struct Nothing {}
 
 /// Whose parked deliveries to requeue.
-#[derive(Debug, Serialize, Deserialize)]
-struct RequeueInput {
+#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
+pub(super) struct RequeueInput {
     agent_id: PrincipalId,
 }
 

@@ -256,7 +256,7 @@ impl DeliveryState {
 }
 
 /// How many deliveries were requeued; `more` when the call stopped at its limit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Requeued {
     pub(crate) requeued: i64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
