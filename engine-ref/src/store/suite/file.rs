@@ -67,11 +67,13 @@ async fn every_file_is_private() {
     let mut seen = Vec::new();
     for file in fs::read_dir(path.parent().unwrap()).unwrap() {
         let file = file.unwrap().path();
-        assert_eq!(mode(&file), 0o600, "{}", file.display());
+        // Uploaded bytes stand in a folder of their own.
+        let wanted = if file.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(&file), wanted, "{}", file.display());
         seen.push(file.file_name().unwrap().to_str().unwrap().to_owned());
     }
     seen.sort_unstable();
-    let expected = ["beepgrid.db", "beepgrid.db-shm", "beepgrid.db-wal", "beepgrid.db.before-2", "beepgrid.db.lock"];
+    let expected = ["beepgrid.db", "beepgrid.db-shm", "beepgrid.db-wal", "beepgrid.db.before-2", "beepgrid.db.files", "beepgrid.db.lock"];
     assert_eq!(seen, expected);
 }
 
