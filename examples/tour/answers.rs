@@ -5,7 +5,7 @@ use beepgrid::{AnswerAndShareInput, AnswerInput, AskInput, RequestState, Respons
 use crate::stage::{Log, Stage, check, same};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
-    log.region("Reusable answers");
+    Log::region("Reusable answers");
     let (owner, builder) = (&stage.owner, &stage.builder);
     let shared = stage.name("window");
     let question = || AskInput::to(stage.to_billing(), "When may we deploy?").shared_key(shared.as_str());
@@ -25,7 +25,8 @@ pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
     let anew = log.call("the same question: open again", builder.ask(question())).await?;
     same("the state", &anew.state, &RequestState::Open)?;
 
-    let asked = log.call("Builder asks the owner", builder.ask(AskInput::to(Target::person(&stage.me.id), "Who is on call?"))).await?;
+    let asked =
+        log.call("Builder asks the owner", builder.ask(AskInput::to(Target::person(&stage.me.id), "Who is on call?"))).await?;
     let input = AnswerAndShareInput::new(asked.version, "Ana", stage.name("on-call"), vec![stage.builder_id.clone()]);
     let done = log.call("answered and published in one step", owner.answer_and_share(&asked.id, input)).await?;
     same("the state", &done.request.state, &RequestState::Resolved)?;

@@ -8,7 +8,7 @@ use beepgrid::{
 use crate::stage::{Log, Stage, check, same};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage, connection: Connection) -> anyhow::Result<()> {
-    log.region("Channels");
+    Log::region("Channels");
     let (owner, me) = (&stage.owner, &stage.me.id);
     let preferences = log.call("how the owner is reached outside", owner.delivery_preferences(me)).await?;
     let policy = ChannelPolicy { mode: "preferred".to_owned(), destinations: Vec::new(), followup_seconds: 0 };
@@ -31,11 +31,16 @@ pub(crate) async fn visit(log: &mut Log, stage: &Stage, connection: Connection) 
     same("the priority", &destination.priority, &2)?;
     let input = AccountLinkInput::new(&connection.id, me, stage.name("account"));
     let link = log.call("an account that is the owner's", owner.create_account_link(input)).await?;
+    let policy = ChannelPolicy { mode: "preferred".to_owned(), destinations: vec![destination.id.clone()], followup_seconds: 0 };
+    let wanted = DeliveryPreferences { default: Some(policy), ..saved };
+    let chosen = log.call("the owner prefers it", owner.save_delivery_preferences(me, wanted)).await?;
     let input = RoutePreviewInput::new(Target::person(me), "message");
     let routes = log.call("where a message would go", owner.preview_route(input)).await?;
     check("the workspace, always", routes.workspace)?;
     check("and the webhook", routes.routes.iter().any(|route| route.destination_id == destination.id))?;
 
+    let restored = DeliveryPreferences { version: chosen.version, ..preferences };
+    log.call("as they were", owner.save_delivery_preferences(me, restored)).await?;
     log.call("unlinked", owner.delete_account_link(&link.id)).await?;
     log.call("gone", owner.delete_destination(&destination.id)).await?;
     log.call("gone", owner.delete_connection(&connection.id)).await

@@ -6,7 +6,7 @@ use beepgrid::{ChatMembershipInput, Mention, StartChatInput};
 use crate::stage::{Log, Stage, check, same};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
-    log.region("Shared chats");
+    Log::region("Shared chats");
     let body = "👋 @Billing 2 please look at these orders.";
     let mention = Mention::find(body, 0, &stage.billing_id, "Billing 2").context("the body names Billing")?;
     same("where the mention stands, in code points", &(mention.start, mention.end), &(2, 12))?;

@@ -6,7 +6,7 @@ use crate::stage::{Log, Stage, check};
 
 /// Returns whether the engine has a model to plan with.
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<bool> {
-    log.region("Coordinator");
+    Log::region("Coordinator");
     let owner = &stage.owner;
     let before = log.call("its switch", owner.assistance()).await?;
     let input = AssistanceUpdate::new(true).version(before.version);

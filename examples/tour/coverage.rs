@@ -16,6 +16,10 @@ pub(crate) fn check(log: &Log, planning: bool) -> anyhow::Result<()> {
     let missed: Vec<_> = missed.iter().map(|operation| operation.name).collect();
     anyhow::ensure!(missed.is_empty(), "the tour left out {}", missed.join(", "));
     let called = OPERATIONS.len() - skipped.len();
-    log.region(&format!("Everything held: {called} of {} operations, {} skipped.", OPERATIONS.len(), skipped.len()));
+    Log::region(&format!(
+        "Everything held. Of the {} operations with a method {called} were called and {} skipped.",
+        OPERATIONS.len(),
+        skipped.len()
+    ));
     Ok(())
 }

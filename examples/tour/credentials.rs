@@ -8,10 +8,9 @@ use beepgrid::{CredentialEdit, CredentialInput, EnrollInput, ErrorCode, Permissi
 use crate::stage::{Log, Stage, check, refused, same};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
-    log.region("Credentials");
+    Log::region("Credentials");
     let owner = &stage.owner;
-    let wanted =
-        CredentialInput::api(&stage.builder_id).name("Tour key").never_expires(true).permissions(vec![Permission::Read]);
+    let wanted = CredentialInput::api(&stage.builder_id).name("Tour key").never_expires(true).permissions(vec![Permission::Read]);
     let issued = log.call("a key of Builder's that only reads", owner.create_credential(wanted)).await?;
     let listed = log.call("finds it, without its token", owner.credentials()).await?;
     let metadata = listed.into_iter().find(|one| one.id == issued.id).context("the new credential is not listed")?;

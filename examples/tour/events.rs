@@ -6,7 +6,7 @@ use beepgrid::{ErrorKind, Event, EventKind, EventOptions, SendResult};
 use crate::stage::{Log, Stage, check, same, within};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage, sent: &SendResult) -> anyhow::Result<()> {
-    log.region("Events");
+    Log::region("Events");
     let billing = &stage.billing;
     let here = || EventOptions::new().conversation_id(&sent.conversation_id);
     let page = log.call("those of the first conversation", billing.list_events(here().limit(100))).await?;

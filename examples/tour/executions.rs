@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::stage::{Log, Stage, refused, same};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
-    log.region("Bound approvals and execution");
+    Log::region("Bound approvals and execution");
     let (owner, builder) = (&stage.owner, &stage.builder);
     let mut arguments = JsonMap::new();
     arguments.insert("ids".to_owned(), json!([241, 242]));
@@ -18,7 +18,11 @@ pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
     let ask = AskInput::to(Target::person(&stage.me.id), "Reconcile these two orders?");
     let ask = ask.kind(RequestKind::Approval).action(action.clone());
     let approval = log.call("for this action, nothing else", owner.ask(ask)).await?;
-    refused("before the decision", builder.redeem(&approval.id, RedeemInput::new(action.clone())).await, &ErrorCode::NotApproved)?;
+    refused(
+        "before the decision",
+        builder.redeem(&approval.id, RedeemInput::new(action.clone())).await,
+        &ErrorCode::NotApproved,
+    )?;
     let input = ResponseInput::new(Outcome::Approved, approval.version);
     log.call("approved", owner.respond(&approval.id, input)).await?;
     let other = action.clone().resource_version("v3");

@@ -6,7 +6,7 @@ use beepgrid::SendInput;
 use crate::stage::{Log, Stage, check, same};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
-    log.region("Files");
+    Log::region("Files");
     let (builder, billing) = (&stage.builder, &stage.billing);
     let pdf = b"%PDF-1.4\nThe payments of orders 241 and 242\n%%EOF";
     let draft = log.call("a draft of Builder's", builder.stage_attachment("orders.pdf", "application/pdf", pdf)).await?;
@@ -15,7 +15,11 @@ pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
     let listed = log.call("Billing finds it", billing.attachments(&sent.conversation_id)).await?;
     same("the first file", &listed.first().map(|file| &file.id), &Some(&draft.id))?;
     let file = log.call("what is known of it", billing.attachment(&draft.id)).await?;
-    same("its name, type and size", &(file.file_name.as_str(), file.media_type.as_str(), file.size), &("orders.pdf", "application/pdf", i64::try_from(pdf.len())?))?;
+    same(
+        "its name, type and size",
+        &(file.file_name.as_str(), file.media_type.as_str(), file.size),
+        &("orders.pdf", "application/pdf", i64::try_from(pdf.len())?),
+    )?;
     let bytes = log.call("its bytes, checked against the digest", billing.download_attachment(&draft.id)).await?;
     same("the bytes", &bytes.as_slice(), &pdf.as_slice())?;
     let folder = tempfile::tempdir().context("a folder to download to")?;

@@ -9,7 +9,7 @@ use beepgrid::{
 use crate::stage::{Log, Stage, check, same};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
-    log.region("Groups and roles");
+    Log::region("Groups and roles");
     let owner = &stage.owner;
     let input = GroupInput::new(stage.name("night shift"), GroupPurpose::AgentRole, vec![stage.builder_id.clone()]);
     let group = log.call("Builder alone", owner.create_group(input)).await?;

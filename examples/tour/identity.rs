@@ -8,10 +8,11 @@ use beepgrid::{
 use crate::stage::{Log, Stage, check, refused, same};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
-    log.region("Identity and permissions");
+    Log::region("Identity and permissions");
     let owner = &stage.owner;
     let subject = Target::agent(&stage.builder_id);
-    let preview = log.call("Builder's policy now", owner.preview_contact_permissions(ContactPreviewInput::new(subject.clone(), 0)));
+    let preview =
+        log.call("Builder's policy now", owner.preview_contact_permissions(ContactPreviewInput::new(subject.clone(), 0)));
     let version = preview.await?.policy.version;
     let rules = vec![PermissionRule::allow(RuleAction::View, &stage.to_billing())];
     let input = ContactPreviewInput::new(subject.clone(), version).rules(rules.clone());

@@ -50,7 +50,7 @@ async fn tour(log: &mut Log, owner: Client) -> anyhow::Result<()> {
     let stage = Stage::set(log, owner).await?;
     let sent = messages::exchange(log, &stage).await?;
     if std::env::var_os("BEEPGRID_TOUR_MESSAGES_ONLY").is_some_and(|value| value == "1") {
-        log.region("The first exchange held. The other regions are left out: BEEPGRID_TOUR_MESSAGES_ONLY is set.");
+        Log::region("The first exchange held. The other regions are left out: BEEPGRID_TOUR_MESSAGES_ONLY is set.");
         return Ok(());
     }
     credentials::visit(log, &stage).await?;

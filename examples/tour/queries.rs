@@ -1,14 +1,12 @@
 //! Queries, access and status.
 
-use beepgrid::{
-    CapabilityInput, Connection, ConnectionInput, JsonMap, Key, Message, QueryInput, RequestId, SendResult,
-};
+use beepgrid::{CapabilityInput, Connection, ConnectionInput, JsonMap, Key, Message, QueryInput, RequestId, SendResult};
 
 use crate::stage::{Log, Stage, check, same};
 
 /// Returns the webhook connection that it makes.
 pub(crate) async fn visit(log: &mut Log, stage: &Stage, sent: &SendResult, blocking: &RequestId) -> anyhow::Result<Connection> {
-    log.region("Queries and status");
+    Log::region("Queries and status");
     let owner = &stage.owner;
     let messages = || QueryInput::new("messages").filter("conversation_id", &sent.conversation_id).limit(1);
     let mut page = log.call("the first page of a conversation", owner.query(messages())).await?;

@@ -10,7 +10,7 @@ use crate::stage::{Log, Stage, check, same};
 
 /// Returns a request that stays open.
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<RequestId> {
-    log.region("Requests");
+    Log::region("Requests");
     let (builder, billing) = (&stage.builder, &stage.billing);
     let ask = AskInput::to(stage.to_billing(), "In which region is order 241?").choices(["EU", "US"]);
     let request = log.call("Builder asks Billing", builder.ask(ask).key(stage.key("ask")?)).await?;

@@ -1,15 +1,13 @@
 //! Set-up: who is calling, two agents, and the rights that they need and no more.
 
 use anyhow::Context as _;
-use beepgrid::{
-    Client, EnrollInput, PermissionRule, Person, RoleBindingInput, RoleInput, RuleAction, Session, Target,
-};
+use beepgrid::{Client, EnrollInput, PermissionRule, Person, RoleBindingInput, RoleInput, RuleAction, Session, Target};
 
 use crate::stage::{Log, check, same};
 
 /// The owner, and the sessions of Builder and Billing.
 pub(crate) async fn visit(log: &mut Log, owner: &Client, run: &str) -> anyhow::Result<(Person, Session, Session)> {
-    log.region("Set-up");
+    Log::region("Set-up");
     let me = log.call("the credential is an operator's", owner.me()).await?;
     check("the caller is an operator", me.operator)?;
     let me = me.person.context("the tour needs the credential of a person")?;

@@ -25,7 +25,7 @@ impl Log {
 
     /// A heading.
     #[expect(clippy::print_stdout, reason = "the lines are what this program is for")]
-    pub(crate) fn region(&self, title: &str) {
+    pub(crate) fn region(title: &str) {
         println!("\n{title}");
     }
 

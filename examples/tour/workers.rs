@@ -1,31 +1,33 @@
 //! The worker's inbox: lease, extend, give back, acknowledge, and the loop that does it all.
 
 use anyhow::Context as _;
-use beepgrid::{CancellationToken, Delivery, HeartbeatInput, InboxInput, JsonMap, ReleaseInput, RunOptions, RunStatus, SendInput};
+use beepgrid::{
+    CancellationToken, Delivery, HeartbeatInput, InboxInput, JsonMap, ReleaseInput, RunOptions, RunStatus, SendInput,
+};
 use tokio::sync::{mpsc, watch};
 
 use crate::stage::{Log, Stage, check, same, within};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
-    log.region("Workers");
+    Log::region("Workers");
     let billing = &stage.billing;
     let mut progress = JsonMap::new();
     progress.insert("step".to_owned(), "reading the ledger".into());
     log.call("Billing is there", billing.heartbeat(HeartbeatInput::new().progress(progress))).await?;
 
-    let leased = log.call("Billing leases what is there", billing.inbox(InboxInput::new().wait_ms(5_000))).await?;
+    let leased = log.call("Billing held what is there", billing.inbox(InboxInput::new().wait_ms(5_000))).await?;
     let first = leased.first().context("Billing's inbox is empty")?;
     let extended = log.call("needs longer for the first", billing.extend(&first.id, first.generation, 60)).await?;
     check("the lease grew", extended.leased_until > first.leased_until)?;
     log.call("gives it back after all", billing.release(&first.id, ReleaseInput::new(first.generation))).await?;
-    let mut leases: Vec<_> = leased.iter().skip(1).map(|one| (one.id.clone(), one.generation)).collect();
+    let mut held: Vec<_> = leased.iter().skip(1).map(|one| (one.id.clone(), one.generation)).collect();
     let again = log.call("and gets it again", billing.inbox(InboxInput::new().limit(100).wait_ms(5_000))).await?;
     let returned = again.iter().find(|one| one.id == first.id).context("what was given back did not come again")?;
     check("under a new lease", returned.generation > first.generation)?;
     log.call("acknowledges it", billing.ack(returned)).await?;
-    leases.extend(again.iter().filter(|one| one.id != first.id).map(|one| (one.id.clone(), one.generation)));
-    check("more than one was waiting", !leases.is_empty())?;
-    let results = log.call(format_args!("acknowledges the other {}", leases.len()), billing.ack_many(&leases)).await?;
+    held.extend(again.iter().filter(|one| one.id != first.id).map(|one| (one.id.clone(), one.generation)));
+    check("more than one was waiting", !held.is_empty())?;
+    let results = log.call(format_args!("acknowledges the other {}", held.len()), billing.ack_many(&held)).await?;
     check("each was received", results.iter().all(|one| one.received))?;
     same("what is left", &drained(log, stage).await?, &0)?;
 
@@ -47,18 +49,18 @@ async fn run_once(stage: &Stage) -> anyhow::Result<Delivery> {
     let cancel = CancellationToken::new();
     let (status, mut seen) = watch::channel(RunStatus::default());
     let (hand, mut handed) = mpsc::channel(10);
-    let worker = stage.billing.run_with(RunOptions::new().status(status), cancel.clone(), move |handling| {
+    let working = stage.billing.run_with(RunOptions::new().status(status), cancel.clone(), move |handling| {
         let hand = hand.clone();
         async move { hand.send(handling.delivery).await }
     });
-    let watcher = async {
+    let watching = async {
         let acknowledged = within("the acknowledgement", seen.wait_for(|status| status.acknowledged == 1)).await;
         cancel.cancel();
         acknowledged?.context("the loop ended early")?;
         Ok::<_, anyhow::Error>(())
     };
-    let (worked, watched) = tokio::join!(worker, watcher);
-    worked?;
-    watched?;
+    let (ended, acknowledged) = tokio::join!(working, watching);
+    ended?;
+    acknowledged?;
     handed.recv().await.context("nothing was handled")
 }
