@@ -132,7 +132,8 @@ async fn a_fresh_development_start_answers_and_keeps_its_files_private() {
     assert_eq!(mode(&local), 0o700);
     for file in fs::read_dir(&local).expect("the folder") {
         let path = file.expect("a file").path();
-        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        let wanted = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(&path), wanted, "{}", path.display());
     }
     let (printed, logged, status) = serving.stop().await;
     assert!(status.success(), "{logged}");

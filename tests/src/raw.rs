@@ -38,10 +38,21 @@ pub struct Answer {
     pub text: String,
 }
 
+/// A client builder of its own: in a build of the whole workspace reqwest has TLS without a provider, and asks for one even though
+/// every engine of these tests speaks plain http.
+pub(crate) fn plain_http() -> reqwest::ClientBuilder {
+    static PROVIDER: std::sync::Once = std::sync::Once::new();
+    PROVIDER.call_once(|| {
+        // An error means that there is one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    reqwest::Client::builder()
+}
+
 impl Api {
     /// A caller with a token.
     pub fn new(url: &str, token: &str) -> Self {
-        let http = reqwest::Client::builder()
+        let http = plain_http()
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .timeout(Duration::from_secs(60))

@@ -41,7 +41,7 @@ pub async fn open(api: &Api, query: &str) -> Result<Stream, Answer> {
 
 /// The same with further headers.
 pub async fn open_with(api: &Api, query: &str, headers: &[(&str, &str)]) -> Result<Stream, Answer> {
-    let http = reqwest::Client::builder().no_proxy().build().expect("a plain client builds");
+    let http = crate::raw::plain_http().no_proxy().build().expect("a plain client builds");
     let mut request = http.get(format!("{}/api/v1/events?{query}", api.url())).bearer_auth(api.token());
     for (name, value) in headers {
         request = request.header(*name, *value);
