@@ -94,16 +94,16 @@ async fn a_draft_is_its_uploaders_alone(w: World) {
 async fn a_file_comes_with_its_message(w: World) {
     let drafts = [stage(&w.builder.api, "one").await, stage(&w.builder.api, "two").await];
     let both = [drafts[1].as_str(), drafts[0].as_str()];
-    let send = || {
+    let with_key = || {
         let body = json!({"target": w.billing.target(), "body": "", "attachment_ids": both});
         w.builder.api.post("/messages", body).key("with-files")
     };
-    let sent = send().await.created();
+    let sent = with_key().await.created();
     let (conversation, message) = (sent.s("conversation_id"), &sent["messages"][0]);
     assert_eq!(message["attachments"].each("id"), both, "in the order in which they were given");
     assert_eq!(message["attachments"].each("conversation_id"), [conversation.as_str(); 2]);
     assert_eq!(message["attachments"].each("message_id"), [message.id(), message.id()]);
-    assert_eq!(send().await.ok(), sent, "the same key shows the same files");
+    assert_eq!(with_key().await.ok(), sent, "the same key shows the same files");
     send_with(&w.builder.api, &w.billing.target(), &[&drafts[0]]).await.refused(409, "attachment_claimed");
     send_with(&w.billing.api, &w.builder.target(), &[&drafts[0]]).await.refused(409, "attachment_claimed");
 
@@ -131,7 +131,8 @@ async fn each_operation_claims(w: World) {
     let draft = stage(api, "batch").await;
     let body = json!({"targets": targets, "body": "x", "attachment_ids": [draft]});
     let sent = api.post("/messages/batch", body).await.created();
-    let files: Vec<Value> = sent.as_array().unwrap().iter().map(|item| item["result"]["messages"][0]["attachments"][0].clone()).collect();
+    let files: Vec<Value> =
+        sent.as_array().unwrap().iter().map(|item| item["result"]["messages"][0]["attachments"][0].clone()).collect();
     assert_eq!(files[0].id(), draft);
     assert_ne!(files[1].id(), draft);
     assert_eq!(files[0]["sha256"], files[1]["sha256"]);
@@ -148,7 +149,8 @@ async fn each_operation_claims(w: World) {
     assert_eq!((ids.len(), &ids[0], ids[0] == ids[1]), (2, &draft, false));
 
     let draft = stage(api, "ask").await;
-    let asked = api.post("/requests", json!({"target": w.ann.target(), "body": "ok?", "attachment_ids": [draft]})).await.created();
+    let asked =
+        api.post("/requests", json!({"target": w.ann.target(), "body": "ok?", "attachment_ids": [draft]})).await.created();
     assert_eq!(asked["attachments"].each("id"), [draft.as_str()]);
     assert_eq!(asked["attachments"][0]["request_id"], json!(asked.id()));
     assert_eq!(w.ann.api.get(&format!("/requests/{}", asked.id())).await.ok()["attachments"].each("id"), [draft.as_str()]);
@@ -216,8 +218,7 @@ async fn one_of_two_sends_claims_a_draft(w: World) {
         let draft = stage(&w.builder.api, &format!("round {round}")).await;
         let (billing, ann) = (w.billing.target(), w.ann.target());
         let drafts = [draft.as_str()];
-        let (a, b) =
-            tokio::join!(send_with(&w.builder.api, &billing, &drafts), send_with(&w.builder.api, &ann, &drafts));
+        let (a, b) = tokio::join!(send_with(&w.builder.api, &billing, &drafts), send_with(&w.builder.api, &ann, &drafts));
         let (won, lost) = if a.status == 201 { (a, b) } else { (b, a) };
         lost.refused(409, "attachment_claimed");
         assert_eq!(won.created()["messages"][0]["attachments"].each("id"), [draft]);
@@ -314,7 +315,7 @@ async fn newcomers_see_no_older_files(w: World) {
         assert!(!sees(&w.bob.api, old).await && sees(&w.hidden.api, old).await);
         send_with(&w.bob.api, &w.ann.target(), &[old]).await.not_found();
     }
-    assert_eq!(listed(&w.bob.api, &chat).await, [boundary.clone()]);
+    assert_eq!(listed(&w.bob.api, &chat).await, [boundary.as_str()]);
     assert_eq!(listed(&w.hidden.api, &chat).await.len(), 3);
     let events = w.bob.api.get("/events").await.ok().to_string();
     assert!(events.contains(&boundary) && !ids.iter().any(|id| events.contains(id.as_str())), "{events}");
@@ -342,13 +343,14 @@ async fn a_denied_author_has_no_files(w: World) {
         (upload(&w.ann.api, &path, "a", "x").await.created().id(), upload(&w.builder.api, &path, "b", "y").await.created().id());
     w.policy(&w.billing.target(), vec![deny("view", w.ann.target())]).await;
     assert!(!sees(&w.billing.api, &by_ann).await && sees(&w.billing.api, &by_builder).await);
-    assert_eq!(listed(&w.billing.api, &chat).await, [by_builder.clone()]);
+    assert_eq!(listed(&w.billing.api, &chat).await, [by_builder.as_str()]);
     assert_eq!(listed(&w.ann.api, &chat).await, [by_ann, by_builder]);
 }
 
 async fn a_file_of_a_request_is_seen_with_it(w: World) {
     let draft = stage(&w.builder.api, "x").await;
-    let action = json!({"name": "deploy", "executor_id": w.billing.id, "resource": "prod", "arguments": {}, "operation_key": "k"});
+    let action =
+        json!({"name": "deploy", "executor_id": w.billing.id, "resource": "prod", "arguments": {}, "operation_key": "k"});
     let body = json!({"kind": "approval", "target": w.ann.target(), "body": "ok?", "attachment_ids": [draft], "action": action});
     let asked = w.builder.api.post("/requests", body).await.created();
     assert!(sees(&w.ann.api, &draft).await && sees(&w.builder.api, &draft).await && sees(&w.owner.api, &draft).await);

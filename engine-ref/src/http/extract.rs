@@ -14,8 +14,8 @@ use crate::core::Core;
 use crate::service::Refusal;
 use crate::service::limits::MAX_REQUEST_BYTES;
 
-/// How long a JSON body may stand still: a caller that stalls does not hold its connection for ever.
-const STALL: Duration = Duration::from_secs(30);
+/// How long a body may stand still: a caller that stalls does not hold its connection for ever.
+pub(super) const STALL: Duration = Duration::from_secs(30);
 
 /// The application's own JSON, where emptiness is a value.
 const OPAQUE: &[&str] = &["answer", "result", "progress", "metadata", "arguments", "config"];

@@ -134,7 +134,9 @@ mod tests {
 
     #[test]
     fn device_names_are_none_any_more() {
-        for (given, kept) in [("CON", "_CON"), ("nul.txt", "_nul.txt"), ("COM1.tar.gz", "_COM1.tar.gz"), ("lpt¹", "_lpt¹"), ("Aux .c", "_Aux .c")] {
+        for (given, kept) in
+            [("CON", "_CON"), ("nul.txt", "_nul.txt"), ("COM1.tar.gz", "_COM1.tar.gz"), ("lpt¹", "_lpt¹"), ("Aux .c", "_Aux .c")]
+        {
             assert_eq!(clean(given), kept);
         }
         for harmless in ["console.log", "com.txt", "COM10", "null"] {

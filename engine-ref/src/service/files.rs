@@ -48,7 +48,8 @@ pub(crate) fn may_store(tx: &ReadTx<'_>, actor: &Actor, into: Option<&Conversati
     if count < MAX_DRAFTS && bytes.saturating_add(size) <= MAX_DRAFT_BYTES {
         return Ok(());
     }
-    let message = format!("at most {MAX_DRAFTS} drafts and {MAX_DRAFT_BYTES} bytes may wait to be claimed; send or leave some first");
+    let message =
+        format!("at most {MAX_DRAFTS} drafts and {MAX_DRAFT_BYTES} bytes may wait to be claimed; send or leave some first");
     Err(Refusal::RateLimited { message, retry_after: DRAFTS_RETRY })
 }
 

@@ -129,9 +129,7 @@ impl Client {
     /// ```
     pub async fn download_to(&self, id: &AttachmentId, path: impl AsRef<Path>) -> Result<u64, Error> {
         let path = path.as_ref().to_owned();
-        let fault = |path: PathBuf, source| {
-            Error::new(ops::DOWNLOAD_ATTACHMENT.name, None, false, Cause::File { path, source })
-        };
+        let fault = |path: PathBuf, source| Error::new(ops::DOWNLOAD_ATTACHMENT.name, None, false, Cause::File { path, source });
         // Found before anything is fetched; that it holds is seen to when the file is made.
         if path.symlink_metadata().is_ok() {
             return Err(fault(path, std::io::ErrorKind::AlreadyExists.into()));

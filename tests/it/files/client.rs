@@ -28,7 +28,8 @@ async fn bytes_of_every_kind_come_back(w: World) {
     let draft = builder.stage_attachment("Отчёт \"1\"\r\n📊.bin", "application/pdf", &bytes).await.unwrap();
     assert_eq!((draft.file_name.as_str(), draft.media_type.as_str()), ("Отчёт \"1\"📊.bin", "application/pdf"));
     assert_eq!(draft.size, 100_015);
-    let sent = builder.send(SendInput::to(Target::agent(&w.billing.id), "").attachment_ids(vec![draft.id.clone()])).await.unwrap();
+    let sent =
+        builder.send(SendInput::to(Target::agent(&w.billing.id), "").attachment_ids(vec![draft.id.clone()])).await.unwrap();
     let listed = billing.attachments(&sent.conversation_id).await.unwrap();
     assert_eq!(listed, sent.messages[0].attachments);
     assert_eq!(billing.attachment(&draft.id).await.unwrap(), listed[0]);

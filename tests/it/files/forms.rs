@@ -72,7 +72,8 @@ async fn by_hand(api: &Api, framing: Framing, body: &[u8], sent: usize) -> Optio
         let _ = reading.read_to_end(&mut answer).await;
         answer
     };
-    let (_, answer) = tokio::time::timeout(std::time::Duration::from_secs(60), async { tokio::join!(write, read) }).await.unwrap();
+    let (_, answer) =
+        tokio::time::timeout(std::time::Duration::from_secs(60), async { tokio::join!(write, read) }).await.unwrap();
     let answer = String::from_utf8(answer).unwrap();
     let status = answer.split(' ').nth(1)?.parse().ok()?;
     let json = answer.split_once("\r\n\r\n").and_then(|(_, body)| body.get(body.find('{')?..=body.rfind('}')?));
@@ -118,7 +119,10 @@ async fn names_are_made_safe(w: World) {
         let content = w.builder.api.get(&format!("/attachments/{}/content", stored.id())).await;
         assert!(!content.headers.contains_key("x"), "{sent:?}");
         let disposition = content.header("content-disposition");
-        assert!(disposition.starts_with("attachment; filename=\"") && disposition.contains("; filename*=UTF-8''"), "{disposition}");
+        assert!(
+            disposition.starts_with("attachment; filename=\"") && disposition.contains("; filename*=UTF-8''"),
+            "{disposition}"
+        );
     }
     let nameless = b"--XX\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--XX--\r\n";
     let (status, stored) = by_hand(&w.builder.api, Framing::Chunked, nameless, nameless.len()).await.unwrap();
@@ -133,7 +137,8 @@ async fn text_with_nul_is_refused(w: World) {
         assert_eq!((status, answer.s("code")), (400, "invalid_request".into()), "{answer}");
         assert!(answer.s("message").contains("file"));
     }
-    let latin = form("PLACE", "x").iter().flat_map(|byte| if *byte == b'P' { vec![0xE4] } else { vec![*byte] }).collect::<Vec<_>>();
+    let latin =
+        form("PLACE", "x").iter().flat_map(|byte| if *byte == b'P' { vec![0xE4] } else { vec![*byte] }).collect::<Vec<_>>();
     assert_eq!(code(by_hand(&w.builder.api, Framing::Chunked, &latin, latin.len()).await), (400, "invalid_request".into()));
     assert_eq!(drafts(&w).await, 0);
 }
@@ -181,7 +186,13 @@ async fn a_declared_length_that_lies_stores_nothing(w: World) {
 async fn exactly_one_file(w: World) {
     let part = "--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n";
     let other = part.replace("\"file\"", "\"note\"");
-    for body in [format!("{part}{part}--XX--\r\n"), format!("{part}{other}--XX--\r\n"), format!("{other}--XX--\r\n"), "--XX--\r\n".into(), String::new()] {
+    for body in [
+        format!("{part}{part}--XX--\r\n"),
+        format!("{part}{other}--XX--\r\n"),
+        format!("{other}--XX--\r\n"),
+        "--XX--\r\n".into(),
+        String::new(),
+    ] {
         let answer = by_hand(&w.builder.api, Framing::Declared(body.len()), body.as_bytes(), body.len()).await;
         assert_eq!(code(answer), (400, "invalid_request".into()), "{body}");
     }
@@ -206,12 +217,16 @@ async fn a_cut_upload_stores_nothing(w: World) {
 }
 
 async fn no_key_and_no_token(w: World) {
-    let call = w.builder.api.call(reqwest::Method::POST, "/attachments").header("content-type", "multipart/form-data; boundary=XX");
+    let call =
+        w.builder.api.call(reqwest::Method::POST, "/attachments").header("content-type", "multipart/form-data; boundary=XX");
     call.key("k").bytes(form("a", "x")).await.invalid("Idempotency-Key");
     upload(&w.builder.api.nobody(), "/attachments", "a", "x").await.refused(401, "unauthorized");
     // Refused before the body comes.
     let early = by_hand(&w.builder.api.with("bgt_nobody_knows_this_token"), Framing::Declared(MAX), b"", 0).await;
     assert_eq!(code(early), (401, "unauthorized".into()));
     let draft = stage(&w.builder.api, "x").await;
-    until("the draft is there", || async { (w.builder.api.get(&format!("/attachments/{draft}")).await.status == 200).then_some(()) }).await;
+    until("the draft is there", || async {
+        (w.builder.api.get(&format!("/attachments/{draft}")).await.status == 200).then_some(())
+    })
+    .await;
 }

@@ -12,12 +12,14 @@ use crate::store::principals::{self, PrincipalRow};
 use crate::store::{Attachments, Database, Store, StoreConfig};
 
 const TOKEN: &str = "a token that is long enough for an owner";
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const ALMOST_A_DAY: Duration = Duration::from_secs(24 * 60 * 60 - 1);
 
 struct Place {
     core: Core,
     clock: Clock,
     folder: tempfile::TempDir,
+    #[expect(dead_code, reason = "holds the schema until the test is over")]
+    keep: Box<dyn Send + Sync>,
 }
 
 fn ben() -> PrincipalRow {
@@ -38,15 +40,26 @@ fn ben() -> PrincipalRow {
 
 impl Place {
     async fn open(in_folder: bool) -> Self {
+        Self::on(Database::Memory, in_folder, Box::new(())).await
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn postgres() -> Option<Self> {
+        let database = tokio::task::spawn_blocking(crate::testing::postgres::database_or_skip).await.unwrap()?;
+        let (url, schema) = (database.url().to_owned(), database.schema().to_owned());
+        Some(Self::on(Database::Postgres { url, schema }, false, Box::new(database)).await)
+    }
+
+    async fn on(database: Database, in_folder: bool, keep: Box<dyn Send + Sync>) -> Self {
         let clock = Clock::manual("2026-12-01T08:00:00Z".parse().unwrap());
         let folder = tempfile::tempdir().unwrap();
         let attachments = in_folder.then(|| Attachments::Folder(folder.path().join("files")));
-        let config = StoreConfig { attachments, ..StoreConfig::new(Database::Memory) };
+        let config = StoreConfig { attachments, ..StoreConfig::new(database) };
         let store = Store::open(config, clock.clone()).await.unwrap();
         store.write(|tx| setup::bootstrap(tx, "Olga", TOKEN)).await.unwrap();
         store.write(|tx| Ok(principals::insert(tx, &ben())?)).await.unwrap();
         let settings = Settings::plain();
-        Self { core: Core::new(store, clock.clone(), settings), clock, folder }
+        Self { core: Core::new(store, clock.clone(), settings), clock, folder, keep }
     }
 
     async fn caller(&self) -> Caller {
@@ -78,7 +91,7 @@ impl Place {
     /// Rows of attachments, rows of bytes, and files.
     async fn left(&self) -> (i64, i64, usize) {
         let count = |tx: &crate::store::ReadTx<'_>| {
-            let row = tx.get("SELECT (SELECT count(*) FROM attachments) AS a, (SELECT count(*) FROM blobs) AS b", &[])?;
+            let row = tx.get("SELECT CAST((SELECT count(*) FROM attachments) AS BIGINT) AS a, CAST((SELECT count(*) FROM blobs) AS BIGINT) AS b", &[])?;
             Ok((row.int("a")?, row.int("b")?))
         };
         let (attachments, blobs) = self.core.store().read(count).await.unwrap();
@@ -87,21 +100,33 @@ impl Place {
     }
 }
 
+async fn only_what_was_claimed_stays(place: Place) {
+    let (left, claimed) = (place.stage("left").await, place.stage("claimed").await);
+    let in_folder = place.left().await.2 > 0;
+    place.send(&claimed.id).await.unwrap();
+    place.clock.advance(ALMOST_A_DAY);
+    sweep(&place.core).await.unwrap();
+    assert_eq!(place.load(&left.id).await.unwrap(), "left");
+    place.clock.advance(Duration::from_secs(1));
+    assert_eq!(place.load(&left.id).await, None, "gone in time, swept or not");
+    assert!(matches!(place.send(&left.id).await, Err(Refusal::NotFound { .. })));
+    sweep(&place.core).await.unwrap();
+    assert_eq!(place.load(&claimed.id).await.unwrap(), "claimed");
+    assert_eq!(place.left().await, (1, 1, usize::from(in_folder)));
+}
+
 #[tokio::test]
 async fn an_unclaimed_draft_goes_with_its_bytes_and_a_claimed_one_stays() {
     for in_folder in [false, true] {
-        let place = Place::open(in_folder).await;
-        let (left, claimed) = (place.stage("left").await, place.stage("claimed").await);
-        place.send(&claimed.id).await.unwrap();
-        place.clock.advance(DAY - Duration::from_secs(1));
-        sweep(&place.core).await.unwrap();
-        assert_eq!(place.load(&left.id).await.unwrap(), "left");
-        place.clock.advance(Duration::from_secs(1));
-        assert_eq!(place.load(&left.id).await, None, "gone in time, swept or not");
-        assert!(matches!(place.send(&left.id).await, Err(Refusal::NotFound { .. })));
-        sweep(&place.core).await.unwrap();
-        assert_eq!(place.load(&claimed.id).await.unwrap(), "claimed");
-        assert_eq!(place.left().await, (1, 1, usize::from(in_folder)));
+        only_what_was_claimed_stays(Place::open(in_folder).await).await;
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn an_unclaimed_draft_goes_from_postgres_too() {
+    if let Some(place) = Place::postgres().await {
+        only_what_was_claimed_stays(place).await;
     }
 }
 
@@ -137,7 +162,7 @@ async fn the_sweeper_runs_with_the_engine_and_ends_with_it() {
     let place = Place::open(true).await;
     place.stage("left").await;
     let sweeper = tokio::spawn(run(place.core.clone()));
-    place.clock.advance(DAY);
+    place.clock.advance(ALMOST_A_DAY + Duration::from_secs(1));
     let swept = async {
         while place.left().await != (0, 0, 0) {
             place.clock.advance(PERIOD);

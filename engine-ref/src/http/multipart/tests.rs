@@ -139,3 +139,11 @@ fn names_keep_their_letters_however_they_are_written() {
     let broken = [b"Content-Disposition: form-data; name=file; filename=\"".as_slice(), b"\xFF\""].concat();
     assert!(Part::parse(&broken).is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_form_that_stands_still_is_refused() {
+    let silent = futures_util::stream::pending::<Result<Bytes, Infallible>>();
+    let start = Ok(Bytes::from(format!("--XX\r\n{HEADERS}\r\n\r\nabc")));
+    let body = Body::from_stream(futures_util::stream::iter([start]).chain(silent));
+    assert!(problem(receive(request(body)).await).starts_with("file:"));
+}
