@@ -14,6 +14,9 @@ use crate::call::Call;
 use crate::error::{Cause, Error};
 use crate::model::QueryPage;
 
+/// Makes the call for the page with a cursor, or for the first.
+type Fetch<T> = Box<dyn Fn(Option<&str>) -> Call<QueryPage<T>> + Send + Sync>;
+
 /// The records of all pages of a list; made by [`Client::query_stream`](crate::Client::query_stream) and
 /// [`Client::directory_stream`](crate::Client::directory_stream).
 ///
@@ -22,7 +25,7 @@ use crate::model::QueryPage;
 /// back to itself. Dropping it ends the walk.
 #[must_use = "nothing is fetched until it is polled"]
 pub struct PageStream<T> {
-    fetch: Box<dyn Fn(Option<&str>) -> Call<QueryPage<T>> + Send + Sync>,
+    fetch: Fetch<T>,
     operation: &'static str,
     items: vec::IntoIter<T>,
     /// The page on its way.
