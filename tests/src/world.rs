@@ -185,8 +185,8 @@ impl World {
     /// Lets a principal manage a kind of resource, through a role; gives the binding.
     pub async fn delegate(&self, kind: &str, subject: &str) -> String {
         let rule = json!({"action": "manage", "target_kind": kind, "target_id": "*"});
-        let role = self.owner.api.post("/roles", json!({"name": format!("Managers of {kind}"), "rules": [rule]})).await.created();
-        let body = json!({"role_id": role.id(), "subject_kind": "principal", "subject_id": subject});
+        let made = self.owner.api.post("/roles", json!({"name": format!("Managers of {kind}"), "rules": [rule]})).await.created();
+        let body = json!({"role_id": made.id(), "subject_kind": "principal", "subject_id": subject});
         self.owner.api.post("/role-bindings", body).await.created().id()
     }
 
@@ -231,6 +231,16 @@ impl World {
     /// The bodies of a conversation's messages as `reader` sees them.
     pub async fn bodies(&self, reader: &Api, id: &str) -> Vec<String> {
         self.conversation(reader, id).await["messages"].each("body")
+    }
+
+    /// The SDK's client with the owner's token.
+    pub fn owner_client(&self) -> beepgrid::Client {
+        self.client(&self.owner.api)
+    }
+
+    /// The SDK's client with a caller's token.
+    pub fn client(&self, api: &Api) -> beepgrid::Client {
+        beepgrid::Client::new(&self.site.url, api.token()).expect("a loopback address")
     }
 
     /// Moves the clock on.

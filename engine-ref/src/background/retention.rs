@@ -62,9 +62,7 @@ async fn forget_readers(core: &Core) -> Result<(), Refusal> {
             .await?;
         after = last;
         if !behind.is_empty() {
-            core.store()
-                .write(move |tx| behind.iter().try_for_each(|reader| Ok(events::forget_for(tx, reader, floor)?)))
-                .await?;
+            core.store().write(move |tx| behind.iter().try_for_each(|reader| Ok(events::forget_for(tx, reader, floor)?))).await?;
         }
     }
     Ok(())

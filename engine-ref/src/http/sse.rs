@@ -16,6 +16,7 @@ use beepgrid::{Event, Permission, Timestamp};
 use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::core::Core;
 use crate::service::Refusal;
@@ -29,6 +30,9 @@ use crate::store::{ReadTx, credentials};
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
 /// A stream ends cleanly after this; its reader comes again with its position.
 const ROTATE_AFTER: Duration = Duration::from_secs(15 * 60);
+/// Looks of one stream are at least so far apart: under load it takes several events at a time, and an event that comes alone is
+/// shown at once.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// One look of a stream.
 const LOOK: Bounds = Bounds { items: 64, bytes: 1024 * 1024 };
 
@@ -65,8 +69,12 @@ async fn run(feed: &mut Feed, frames: &mpsc::Sender<Bytes>) {
         if feed.over {
             return;
         }
+        let looked = Instant::now();
         if !feed.more && !feed.wait(frames).await {
             return;
+        }
+        if !feed.more {
+            tokio::time::sleep_until(looked + BETWEEN_LOOKS).await;
         }
         if let Err(refusal) = feed.look().await {
             match refusal {
@@ -88,7 +96,7 @@ struct Feed {
     /// For operators, whom everything concerns.
     all: watch::Receiver<i64>,
     operator: bool,
-    /// When the presented token stops working by itself.
+    /// When the presented token stops working by itself; `None` while that has to be asked.
     token_until: Option<Timestamp>,
     /// Up to here everything was looked at.
     position: i64,
@@ -120,7 +128,7 @@ impl Feed {
         let first = core.read(&caller, Need::Ceiling(Permission::Read), move |tx, actor| {
             event_stream::must_see(tx, actor, &wanted)?;
             let position = event_stream::start(tx, after)?;
-            look(tx, actor, &wanted, position)
+            look(tx, actor, &wanted, position, None)
         });
         let Look { page, operator, token_until } = first.await?;
         Ok(Self {
@@ -144,10 +152,9 @@ impl Feed {
 
     /// Reads on from the position, as the caller may at this moment.
     async fn look(&mut self) -> Result<(), Refusal> {
-        let (want, position) = (self.want.clone(), self.position);
-        let look = move |tx: &ReadTx<'_>, actor: &Actor| look(tx, actor, &want, position);
-        let Look { page, operator, token_until } =
-            self.core.read(&self.caller, Need::Ceiling(Permission::Read), look).await?;
+        let (want, position, known) = (self.want.clone(), self.position, self.token_until);
+        let look = move |tx: &ReadTx<'_>, actor: &Actor| look(tx, actor, &want, position, known);
+        let Look { page, operator, token_until } = self.core.read(&self.caller, Need::Ceiling(Permission::Read), look).await?;
         (self.operator, self.token_until) = (operator, token_until);
         (self.items, self.position, self.more, self.over) = (page.items, page.position, page.more, page.ended);
         Ok(())
@@ -207,7 +214,7 @@ impl Feed {
         });
         match asked.await {
             Ok(until) => {
-                self.token_until = until;
+                self.token_until = Some(until);
                 true
             }
             Err(_) => false,
@@ -218,27 +225,33 @@ impl Feed {
     async fn wait(&mut self, frames: &mpsc::Sender<Bytes>) -> bool {
         let next = self.comment_at.min(self.rotate_at);
         tokio::select! {
-            () = self.concerning.next(), if !self.operator => true,
-            changed = self.all.changed(), if self.operator => changed.is_ok(),
-            () = self.access.next() => true,
-            () = sleep_until(&self.core, self.token_until) => true,
-            () = self.core.clock().sleep_until(next) => true,
-            () = frames.closed() => false,
-            () = self.core.stopping().cancelled() => false,
+            () = self.concerning.next(), if !self.operator => {}
+            changed = self.all.changed(), if self.operator => return changed.is_ok(),
+            () = self.access.next() => self.token_until = None,
+            () = sleep_until(&self.core, self.token_until) => self.token_until = None,
+            () = self.core.clock().sleep_until(next) => self.token_until = None,
+            () = frames.closed() => return false,
+            () = self.core.stopping().cancelled() => return false,
         }
+        true
     }
 }
 
-fn look(tx: &ReadTx<'_>, actor: &Actor, want: &Want, position: i64) -> Result<Look, Refusal> {
+fn look(tx: &ReadTx<'_>, actor: &Actor, want: &Want, position: i64, known: Option<Timestamp>) -> Result<Look, Refusal> {
     let page = event_stream::page(tx, actor, want, position, LOOK)?;
-    Ok(Look { page, operator: actor.operator, token_until: token_until(tx, actor)? })
+    let token_until = match known {
+        Some(until) => until,
+        None => token_until(tx, actor)?,
+    };
+    Ok(Look { page, operator: actor.operator, token_until: Some(token_until) })
 }
 
 /// When the token may stop working without anybody doing anything: its end, or that of the token before a rotation.
-fn token_until(tx: &ReadTx<'_>, actor: &Actor) -> Result<Option<Timestamp>, Refusal> {
+fn token_until(tx: &ReadTx<'_>, actor: &Actor) -> Result<Timestamp, Refusal> {
     let row = credentials::by_id(tx, actor.credential.id.as_str())?;
     let overlap = row.and_then(|row| row.previous_until);
-    Ok([actor.credential.expires_at, overlap].into_iter().flatten().filter(|end| *end > tx.now()).min())
+    let ends = [actor.credential.expires_at, overlap].into_iter().flatten().filter(|end| *end > tx.now());
+    Ok(ends.min().unwrap_or(Timestamp::NEVER))
 }
 
 async fn sleep_until(core: &Core, time: Option<Timestamp>) {
@@ -247,7 +260,6 @@ async fn sleep_until(core: &Core, time: Option<Timestamp>) {
         None => std::future::pending().await,
     }
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -291,7 +291,8 @@ impl Sight<'_> {
         }
         let members = self.members(&event.conversation_id)?;
         self.mask_actor(event, &members)?;
-        let (Some(row), Some(from)) = (rooms::by_id(self.tx, &event.conversation_id)?, self.window(&event.conversation_id)?) else {
+        let (Some(row), Some(from)) = (rooms::by_id(self.tx, &event.conversation_id)?, self.window(&event.conversation_id)?)
+        else {
             return Ok(true);
         };
         let present: Vec<Participant> = members.iter().filter(|member| member.active).map(participant).collect();

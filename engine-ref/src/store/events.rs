@@ -174,7 +174,12 @@ pub(crate) fn after_for(tx: &ReadTx<'_>, reader: &PrincipalId, after: i64, limit
 }
 
 /// The next events of a conversation.
-pub(crate) fn after_in(tx: &ReadTx<'_>, conversation: &ConversationId, after: i64, limit: i64) -> Result<Vec<EventRow>, StoreError> {
+pub(crate) fn after_in(
+    tx: &ReadTx<'_>,
+    conversation: &ConversationId,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<EventRow>, StoreError> {
     // Primary key of event_readers, then that of events.
     let rows = tx.query(
         "SELECT e.* FROM event_readers r JOIN events e ON e.sequence = r.sequence

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::clock::Clock;
 use crate::core::Settings;
-use crate::service::events::{Event, record};
 use crate::service::event_stream;
+use crate::service::events::{Event, record};
 use crate::store::{Database, Store, StoreConfig};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -56,7 +56,7 @@ impl Scene {
     }
 
     async fn revoke(&self) {
-        let credentials = self.core.read(&self.olga, Need::Any, |tx, actor| setup::list(tx, actor)).await.unwrap().0;
+        let credentials = self.core.read(&self.olga, Need::Any, setup::list).await.unwrap().0;
         let id = credentials.into_iter().find(|row| row.principal_id == self.ana.principal_id).unwrap().id.to_string();
         let revoke = (id, RevokeInput::new(false));
         self.core.write(&self.olga, Need::Any, move |tx, actor| setup::revoke(tx, actor, &revoke)).await.unwrap();
@@ -216,7 +216,11 @@ async fn the_engines_stop_and_a_reader_that_left_end_it() {
         let (frames, mut taken) = channel();
         let streaming = tokio::spawn(async move { run(&mut feed, &frames).await });
         soon(taken.recv()).await;
-        if leaves { drop(taken) } else { scene.core.stopping().cancel() }
+        if leaves {
+            drop(taken)
+        } else {
+            scene.core.stopping().cancel()
+        }
         soon(streaming).await.unwrap();
     }
 }
@@ -284,7 +288,9 @@ async fn what_may_not_be_seen_does_not_count_as_more() {
     scene
         .core
         .store()
-        .write(move |tx| (hidden + 1..=newest).try_for_each(|number| Ok(crate::store::events::index_for(tx, number, ana.as_str()).map(drop)?)))
+        .write(move |tx| {
+            (hidden + 1..=newest).try_for_each(|number| Ok(crate::store::events::index_for(tx, number, ana.as_str()).map(drop)?))
+        })
         .await
         .unwrap();
     let read = move |tx: &ReadTx<'_>, actor: &Actor| {
