@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 
 use self::sources::Sources;
-pub use crate::Attachments;
 pub use self::sources::{Flags, Origin, Setting};
+pub use crate::Attachments;
 
 /// The address that an engine listens on unless told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:4010";
@@ -219,8 +219,10 @@ fn check_exposure(sources: &Sources, address: SocketAddr, exposure: &Exposure<'_
 fn database(sources: &Sources) -> Result<DatabaseUrl, ConfigError> {
     let schema = sources.checked_or(Setting::Schema, DEFAULT_SCHEMA, check::schema)?;
     let database = sources.checked_or(Setting::DatabaseUrl, DEFAULT_DATABASE_URL, |url| check::database(url, schema))?;
-    if matches!(&database, DatabaseUrl::Postgres { url, .. } if check::has_password(url)) && sources.is_flag(Setting::DatabaseUrl) {
-        let problem = "holds a password, which other users of this machine could read: give it in the environment or in a private file";
+    if matches!(&database, DatabaseUrl::Postgres { url, .. } if check::has_password(url)) && sources.is_flag(Setting::DatabaseUrl)
+    {
+        let problem =
+            "holds a password, which other users of this machine could read: give it in the environment or in a private file";
         return Err(sources.error(Setting::DatabaseUrl, problem));
     }
     Ok(database)

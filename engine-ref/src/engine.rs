@@ -222,9 +222,8 @@ impl EngineBuilder {
             .map_err(|_| EngineError::Setting("the secret key has a length that can't be used".to_owned()))?;
         let mut settings = Settings { cursor_key: cursor::Key::new(cursor_key), secret_key, ..self.settings };
 
-        let listener = TcpListener::bind(self.address)
-            .await
-            .map_err(|source| EngineError::Listen { address: self.address, source })?;
+        let listener =
+            TcpListener::bind(self.address).await.map_err(|source| EngineError::Listen { address: self.address, source })?;
         let address = listener.local_addr().map_err(|source| EngineError::Listen { address: self.address, source })?;
         if settings.public_url.is_empty() {
             settings.public_url = format!("http://{address}");
@@ -300,8 +299,8 @@ impl Engine {
                 tracing::debug!(%error, "a connection keeps Nagle's algorithm");
             }
         });
-        let server = axum::serve(listener, http::router(core.clone()))
-            .with_graceful_shutdown(async move { stopping.cancelled().await });
+        let server =
+            axum::serve(listener, http::router(core.clone())).with_graceful_shutdown(async move { stopping.cancelled().await });
         let server = tokio::spawn(server.into_future());
         Self { core, url: format!("http://{address}"), address, owner_token, owner_made, server, jobs }
     }

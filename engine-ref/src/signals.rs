@@ -23,8 +23,6 @@ pub(crate) enum Signal {
     EventFor { reader: PrincipalId },
     /// One of them may concern anybody.
     EventForAll,
-    /// The permission rules have changed.
-    Policy,
     /// A credential was revoked, or its owner disabled.
     Access { principal: PrincipalId },
 }
@@ -55,7 +53,6 @@ struct Hub {
     requests: Topics<RequestId>,
     access: Topics<PrincipalId>,
     readers: Topics<PrincipalId>,
-    policy: watch::Sender<()>,
     events: watch::Sender<i64>,
 }
 
@@ -66,7 +63,6 @@ impl Default for Hub {
             requests: Topics::default(),
             access: Topics::default(),
             readers: Topics::default(),
-            policy: watch::Sender::new(()),
             events: watch::Sender::new(0),
         }
     }
@@ -88,11 +84,6 @@ impl Signals {
         Subscription::new(&self.0, principal.clone(), |hub| &hub.access)
     }
 
-    /// Waits for a change of the permission rules.
-    pub(crate) fn policy(&self) -> watch::Receiver<()> {
-        self.0.policy.subscribe()
-    }
-
     /// Waits for events that may concern a principal.
     pub(crate) fn events_for(&self, reader: &PrincipalId) -> Subscription {
         Subscription::new(&self.0, reader.clone(), |hub| &hub.readers)
@@ -110,7 +101,6 @@ impl Signals {
                 Signal::Work { agent } => self.0.work.wake(agent),
                 Signal::RequestClosed { request } => self.0.requests.wake(request),
                 Signal::Access { principal } => self.0.access.wake(principal),
-                Signal::Policy => self.0.policy.send_replace(()),
                 Signal::Event { sequence } => self.newest_event(*sequence),
                 Signal::EventFor { reader } => self.0.readers.wake(reader),
                 Signal::EventForAll => self.0.readers.wake_all(),
@@ -133,7 +123,6 @@ impl Signals {
         self.0.requests.wake_all();
         self.0.access.wake_all();
         self.0.readers.wake_all();
-        self.0.policy.send_replace(());
         self.0.events.send_modify(|_| ());
     }
 

@@ -14,7 +14,7 @@ impl Timeline {
     }
 
     /// A heading.
-    #[expect(clippy::print_stdout, reason = "the timeline is what this program is for")]
+    #[expect(clippy::print_stdout, clippy::unused_self, reason = "the timeline is what this program is for")]
     pub(crate) fn scene(&self, title: &str) {
         println!("\n{title}");
     }
@@ -27,6 +27,7 @@ impl Timeline {
 }
 
 /// Fails with both values unless they are equal.
+#[expect(clippy::needless_pass_by_value, reason = "values are written in place, like in an assertion")]
 pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, wanted: T) -> anyhow::Result<()> {
     anyhow::ensure!(got == wanted, "{what}: got {got:?}, wanted {wanted:?}");
     Ok(())

@@ -126,7 +126,11 @@ impl Config {
         let checks = [
             (self.max_pending >= 1, "max_pending", "at least 1"),
             (self.reserve >= 1, "reserve", "at least 1"),
-            (self.max_rows > self.max_pending.saturating_add(self.reserve), "max_rows", "more than max_pending and reserve together"),
+            (
+                self.max_rows > self.max_pending.saturating_add(self.reserve),
+                "max_rows",
+                "more than max_pending and reserve together",
+            ),
             ((1..=100).contains(&self.batch), "batch", "1 to 100"),
             (!self.call_deadline.is_zero(), "call_deadline", "longer than zero"),
             (self.retry.attempts >= 1, "retry.attempts", "at least 1"),

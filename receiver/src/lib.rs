@@ -44,8 +44,8 @@ pub use binding::checkpoint;
 pub use binding::{Capabilities, Evidence, InputBinding, Reconciled, Refusal, Reporter, Submission};
 pub use clock::Clock;
 pub use config::{
-    BuildError, DEFAULT_BATCH, DEFAULT_CALL_DEADLINE, DEFAULT_MAX_PENDING, DEFAULT_MAX_ROWS, DEFAULT_RESERVE, KEEP_ACCEPTED, LONG_POLL,
-    NARROW_POLL, RetryPolicy, SHUTDOWN_GRACE,
+    BuildError, DEFAULT_BATCH, DEFAULT_CALL_DEADLINE, DEFAULT_MAX_PENDING, DEFAULT_MAX_ROWS, DEFAULT_RESERVE, KEEP_ACCEPTED,
+    LONG_POLL, NARROW_POLL, RetryPolicy, SHUTDOWN_GRACE,
 };
 pub use inbox::{InboxError, InboxErrorKind, InboxStore, SqliteInbox};
 pub use input::{

@@ -114,9 +114,10 @@ enum Door {
 /// Decides.
 pub(crate) fn next(view: &View<'_>) -> Action {
     let mut wake: Option<Timestamp> = None;
-    undecided(view).or_else(|| results(view, &mut wake)).or_else(|| ordinary(view, &mut wake)).unwrap_or_else(|| {
-        wake.map_or(Action::Nothing, Action::WaitUntil)
-    })
+    undecided(view)
+        .or_else(|| results(view, &mut wake))
+        .or_else(|| ordinary(view, &mut wake))
+        .unwrap_or_else(|| wake.map_or(Action::Nothing, Action::WaitUntil))
 }
 
 fn undecided(view: &View<'_>) -> Option<Action> {

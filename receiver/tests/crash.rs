@@ -4,7 +4,6 @@
 //! with three more messages behind. The runtime's durable history is a file that both children append to.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
-
 #![cfg(unix)]
 
 mod support;
@@ -17,8 +16,8 @@ use std::time::Duration;
 
 use beepgrid::Client;
 use beepgrid_receiver::{
-    BusyMode, Capabilities, HeldReason, InboxErrorKind, InboxStore, InputBinding, LiveInput, Receiver, Reconciled, Reporter, SqliteInbox,
-    StoredInput, Submission,
+    BusyMode, Capabilities, HeldReason, InboxErrorKind, InboxStore, InputBinding, LiveInput, Receiver, Reconciled, Reporter,
+    SqliteInbox, StoredInput, Submission,
 };
 use support::http::HttpEngine;
 use support::{message, until};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use beepgrid::Timestamp;
 use beepgrid_receiver::inbox::memory::MemoryInbox;
 use beepgrid_receiver::{
-    BuildError, BusyMode, Clock, Handle, HeldReason, InboxStore, InputState, Receiver, Reconciled, Refusal, Resolution, RetryPolicy,
-    RunError,
+    BuildError, BusyMode, Clock, Handle, HeldReason, InboxStore, InputState, Receiver, Reconciled, Refusal, Resolution,
+    RetryPolicy, RunError,
 };
 use support::engine::FakeEngine;
 use support::runtime::{Reply, Runtime};

@@ -4,8 +4,8 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use beepgrid::{DeliveryId, DeliveryKind, Timestamp};

@@ -12,8 +12,8 @@ use std::time::Duration;
 use beepgrid::Timestamp;
 use beepgrid_receiver::inbox::memory::MemoryInbox;
 use beepgrid_receiver::{
-    BusyMode, Capabilities, Clock, Evidence, InboxStore, InputBinding, LiveInput, Receiver, Reconciled, Refusal, Reporter, RetryPolicy,
-    StoredInput, Submission,
+    BusyMode, Capabilities, Clock, Evidence, InboxStore, InputBinding, LiveInput, Receiver, Reconciled, Refusal, Reporter,
+    RetryPolicy, StoredInput, Submission,
 };
 use proptest::prelude::*;
 use support::engine::FakeEngine;
@@ -284,12 +284,7 @@ impl World {
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let answer = prop_oneof![
-        Just(Answer::Reject),
-        Just(Answer::TakeSilently),
-        Just(Answer::LoseSilently),
-        Just(Answer::Keep),
-    ];
+    let answer = prop_oneof![Just(Answer::Reject), Just(Answer::TakeSilently), Just(Answer::LoseSilently), Just(Answer::Keep),];
     let event = prop_oneof![
         8 => any::<u8>().prop_map(Event::Arrive),
         1 => any::<prop::sample::Index>().prop_map(Event::Redeliver),

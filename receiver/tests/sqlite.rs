@@ -1,7 +1,6 @@
 //! The SQLite inbox on a real disk: one owner, private files, contention, damage, a full disk (field reports B19, B22, B45).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
-
 #![cfg(unix)]
 
 mod support;
@@ -106,7 +105,11 @@ async fn a_database_reached_through_links_in_another_folder_is_refused() {
         fs::create_dir(&other).unwrap();
         fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
         let (from, to) = (path.join("inbox.db"), other.join("inbox.db"));
-        if hard { fs::hard_link(from, to).unwrap() } else { symlink(from, to).unwrap() }
+        if hard {
+            fs::hard_link(from, to).unwrap()
+        } else {
+            symlink(from, to).unwrap()
+        }
         assert_eq!(refusal(&other).await, InboxErrorKind::NotPrivate);
     }
 }
@@ -221,7 +224,8 @@ async fn a_damaged_file_is_refused_with_a_clear_error() {
     damaged[middle - 4_000..middle].fill(0xAA);
     fs::write(&file, damaged).unwrap();
     assert_eq!(refusal(&path).await, InboxErrorKind::Corrupt);
-    fs::write(&file, b"this is no database, and longer than a header of one hundred bytes would be ........................").unwrap();
+    fs::write(&file, b"this is no database, and longer than a header of one hundred bytes would be ........................")
+        .unwrap();
     assert_eq!(refusal(&path).await, InboxErrorKind::Corrupt);
     fs::write(&file, whole).unwrap();
     assert_eq!(SqliteInbox::open(&path).await.unwrap().counts().await.unwrap().rows, 49);

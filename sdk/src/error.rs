@@ -103,7 +103,10 @@ pub(crate) enum Cause {
     Input(InvalidInput),
     Configuration(ConfigurationFault),
     Redirect(u16),
-    File { path: PathBuf, source: std::io::Error },
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     Handler(Box<dyn std::error::Error + Send + Sync>),
     RepeatedCursor,
 }

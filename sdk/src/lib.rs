@@ -74,9 +74,9 @@ pub use feed::EventStream;
 #[cfg(feature = "client")]
 pub use key::{Key, KeyError};
 #[cfg(feature = "client")]
-pub use page::PageStream;
-#[cfg(feature = "client")]
 pub use ops::DirectoryInput;
+#[cfg(feature = "client")]
+pub use page::PageStream;
 #[cfg(feature = "client")]
 pub use reqwest;
 #[cfg(feature = "client")]

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::vec;
 
-use futures_util::{Stream, StreamExt};
 use futures_util::future::BoxFuture;
+use futures_util::{Stream, StreamExt};
 
 use crate::call::Call;
 use crate::error::{Cause, Error};
@@ -116,6 +116,9 @@ impl<T: Send + 'static> Stream for PageStream<T> {
 
 impl<T> fmt::Debug for PageStream<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PageStream").field("operation", &self.operation).field("at_hand", &self.items.len()).finish_non_exhaustive()
+        f.debug_struct("PageStream")
+            .field("operation", &self.operation)
+            .field("at_hand", &self.items.len())
+            .finish_non_exhaustive()
     }
 }

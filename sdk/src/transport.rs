@@ -104,7 +104,11 @@ async fn attempt(client: &Client, out: &Outgoing) -> Result<Bytes, Cause> {
     }
     let digest = text(response.headers(), &ETAG).and_then(file_digest);
     let body = read(response, MAX_ATTACHMENT_BYTES as u64).await?;
-    if digest.is_some_and(|expected| expected == hex(&Sha256::digest(&body))) { Ok(body) } else { Err(Cause::Decode(DecodeFault::Digest)) }
+    if digest.is_some_and(|expected| expected == hex(&Sha256::digest(&body))) {
+        Ok(body)
+    } else {
+        Err(Cause::Decode(DecodeFault::Digest))
+    }
 }
 
 /// The digest that an entity tag of a file is; a proxy may have marked it as weak.

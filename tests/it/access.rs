@@ -65,7 +65,8 @@ async fn an_explanation_names_the_rules_that_decide(w: World) {
     let mut rules = contacts(&[w.ann.target(), w.billing.target()]);
     rules.push(deny("message", w.billing.target()));
     w.policy(&w.builder.target(), rules).await;
-    let denied = w.builder.api.post("/permissions/explain", json!({"action": "message", "target": w.billing.target()})).await.ok();
+    let denied =
+        w.builder.api.post("/permissions/explain", json!({"action": "message", "target": w.billing.target()})).await.ok();
     assert_eq!(denied["allowed"], false);
     assert_eq!(denied["sources"][0]["rule"]["effect"], "deny");
     assert_eq!(w.owner.api.post("/permissions/explain", explain("ask")).await.ok()["allowed"], true);
@@ -126,7 +127,8 @@ async fn a_policy_preview_saves_nothing_and_says_whether_it_could_be(w: World) {
         {"action": "message", "target_kind": "agent", "target_id": "*"},
         {"effect": "deny", "action": "message", "target_kind": "agent", "target_id": w.billing.id},
     ]);
-    let input = json!({"subject": w.bob.target(), "rules": rules, "version": 0, "targets": [w.billing.target(), w.hidden.target()]});
+    let input =
+        json!({"subject": w.bob.target(), "rules": rules, "version": 0, "targets": [w.billing.target(), w.hidden.target()]});
     let preview = w.owner.api.post("/contact-permissions/preview", input.clone()).await.ok();
     assert_eq!((preview["can_save"].clone(), preview["policy"]["version"].clone()), (json!(true), json!(0)));
     assert_eq!(preview["effective"][0]["operations"]["message"], false);

@@ -41,8 +41,14 @@ async fn a_published_answer_has_its_fields(w: World) {
     let id = answered(&w).await;
     let made = publish(&w, &id, &[&w.builder.id, &w.billing.external_id, &w.builder.id]).await.created();
     assert!(made.id().starts_with("ans_"));
-    assert_eq!((made.s("request_id"), made.s("publisher_id"), made.s("responder_id")), (id, w.owner.id.clone(), w.billing.id.clone()));
-    assert_eq!((made["key"].as_str(), made["title"].as_str(), made["body"].as_str()), (Some("region"), Some("Region"), Some("Which region?")));
+    assert_eq!(
+        (made.s("request_id"), made.s("publisher_id"), made.s("responder_id")),
+        (id, w.owner.id.clone(), w.billing.id.clone())
+    );
+    assert_eq!(
+        (made["key"].as_str(), made["title"].as_str(), made["body"].as_str()),
+        (Some("region"), Some("Region"), Some("Which region?"))
+    );
     assert_eq!((&made["choices"], &made["answer"], &made["invalidated"]), (&json!(["EU", "US"]), &json!("EU"), &json!(false)));
     let mut audience = vec![w.builder.id.clone(), w.billing.id.clone()];
     audience.sort();
@@ -183,11 +189,7 @@ async fn an_invalidated_answer_is_reused_no_longer(w: World) {
 async fn answering_and_sharing_is_one_step(w: World) {
     let mut body = question(&w);
     body["target"] = json!({"kind": "person", "id": w.owner.id});
-    w.policy(
-        &w.builder.target(),
-        beepgrid_tests::world::contacts(&[w.owner.target(), w.billing.target(), w.ann.target()]),
-    )
-    .await;
+    w.policy(&w.builder.target(), beepgrid_tests::world::contacts(&[w.owner.target(), w.billing.target(), w.ann.target()])).await;
     let id = w.builder.api.post("/requests", body.clone()).await.created().id();
     let path = format!("/requests/{id}/answer-and-share");
     let right = json!({"version": 1, "outcome": "answered", "answer": "EU", "key": "region", "audience": [w.builder.id]});
@@ -206,7 +208,10 @@ async fn answering_and_sharing_is_one_step(w: World) {
     let (_, responds) = credential(&w.owner.api, &w.owner.id, Some(&["respond", "read"])).await;
     responds.post(&path, right.clone()).await.forbidden();
     let done = w.owner.api.post(&path, right.clone()).key("k").await.created();
-    assert_eq!((done["request"]["state"].as_str(), done["request"]["response"]["answer"].as_str()), (Some("resolved"), Some("EU")));
+    assert_eq!(
+        (done["request"]["state"].as_str(), done["request"]["response"]["answer"].as_str()),
+        (Some("resolved"), Some("EU"))
+    );
     assert_eq!((done["answer"].s("request_id"), done["answer"]["answer"].as_str()), (id.clone(), Some("EU")));
     assert_eq!(w.owner.api.post(&path, right.clone()).key("k").await.ok(), done);
     responds.post(&path, right.clone()).key("k").await.forbidden();
@@ -230,7 +235,9 @@ async fn those_concerned_hear_of_an_answer(w: World) {
     w.delegate("answers", &w.bob.id).await;
     let made = publish(&w, &id, &[&w.builder.id]).await.created().id();
     w.owner.api.post(&format!("/answers/{made}/invalidate"), json!({})).await.ok();
-    for (api, sees) in [(&w.owner.api, true), (&w.builder.api, true), (&w.bob.api, true), (&w.ann.api, false), (&w.hidden.api, false)] {
+    for (api, sees) in
+        [(&w.owner.api, true), (&w.builder.api, true), (&w.bob.api, true), (&w.ann.api, false), (&w.hidden.api, false)]
+    {
         let events = api.get("/events?limit=500").await.ok();
         let kinds: Vec<String> = events["items"]
             .as_array()

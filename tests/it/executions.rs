@@ -63,7 +63,10 @@ async fn an_approval_is_redeemed_for_its_execution(w: World) {
     let id = approved(&w, &action).await;
     let made = redeem(&w.builder.api, &id, &action).await.created();
     assert!(made.id().starts_with("exe_"));
-    assert_eq!((made.s("request_id"), made.s("executor_id"), made.s("operation_key")), (id.clone(), w.builder.id.clone(), "run/1".into()));
+    assert_eq!(
+        (made.s("request_id"), made.s("executor_id"), made.s("operation_key")),
+        (id.clone(), w.builder.id.clone(), "run/1".into())
+    );
     assert_eq!((&made["action"], made["state"].as_str(), &made["result"]), (&action, Some("authorized"), &Value::Null));
     assert_eq!(redeem(&w.builder.api, &id, &action).await.ok(), made);
     let done = report(&w.builder.api, &made.id(), "succeeded", json!({"fixture": true})).await.ok();

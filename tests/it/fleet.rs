@@ -2,7 +2,7 @@
 
 use beepgrid_tests::on_both_stores;
 use beepgrid_tests::raw::Members;
-use beepgrid_tests::world::{World, Worker, allow, target};
+use beepgrid_tests::world::{Worker, World, allow, target};
 use serde_json::{Value, json};
 
 on_both_stores!(

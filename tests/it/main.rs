@@ -6,6 +6,9 @@
     clippy::indexing_slicing,
     clippy::too_many_lines,
     clippy::print_stdout,
+    clippy::similar_names,
+    clippy::cloned_ref_to_slice_refs,
+    clippy::match_same_arms,
     reason = "tests: whatever fails here should stop the test on the spot"
 )]
 

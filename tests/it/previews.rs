@@ -17,7 +17,10 @@ on_both_stores!(
 async fn a_preview_sends_nothing_and_its_token_lets_the_matching_send_through(w: World) {
     let targets = json!([w.billing.target(), w.ann.target()]);
     let preview = w.builder.api.post("/dispatch/preview", json!({"targets": targets, "operation": "message"})).await.ok();
-    assert_eq!((preview["sends"].clone(), preview["count"].clone(), preview["hidden_recipients"].clone()), (json!(false), json!(2), json!(0)));
+    assert_eq!(
+        (preview["sends"].clone(), preview["count"].clone(), preview["hidden_recipients"].clone()),
+        (json!(false), json!(2), json!(0))
+    );
     assert_eq!(preview["recipients"][0], json!({"target": w.billing.target(), "name": "Billing 2", "routes": []}));
     assert!(w.billing.lease(10).await.is_empty());
     let batch = json!({"targets": targets, "body": "x", "preview_token": preview["token"]});

@@ -56,8 +56,22 @@ pub(crate) async fn delegate(w: &World, subject: &str, kind: &str) {
 }
 
 const COLLECTIONS: &[&str] = &[
-    "people", "agents", "services", "groups", "roles", "connections", "destinations", "credentials", "instances", "requests",
-    "conversations", "messages", "answers", "executions", "deliveries", "attachments",
+    "people",
+    "agents",
+    "services",
+    "groups",
+    "roles",
+    "connections",
+    "destinations",
+    "credentials",
+    "instances",
+    "requests",
+    "conversations",
+    "messages",
+    "answers",
+    "executions",
+    "deliveries",
+    "attachments",
 ];
 
 async fn unknown_words_are_refused(w: World) {
@@ -161,9 +175,7 @@ async fn cursors_are_bound_to_what_was_asked(w: World) {
 async fn search_is_by_words_without_case(w: World) {
     let search = |collection: &'static str, words: &'static str| {
         let owner = &w.owner.api;
-        async move {
-            owner.post("/query", json!({"collection": collection, "search": words})).await.ok()["items"].each("name")
-        }
+        async move { owner.post("/query", json!({"collection": collection, "search": words})).await.ok()["items"].each("name") }
     };
     assert_eq!(search("agents", "BUILDER").await, ["Builder 7"]);
     assert_eq!(search("agents", "  7  build ").await, ["Builder 7"]);
@@ -198,7 +210,10 @@ async fn requests_are_filtered_by_what_the_reader_sees(w: World) {
     assert_eq!(of(builder.clone(), json!({"recipient_id": w.billing.id})).await, [two.id()]);
     assert_eq!(of(builder.clone(), json!({"recipient_id": w.builder.id})).await, [one.id()]);
     assert_eq!(of(builder.clone(), json!({"conversation_id": two["conversation_id"]})).await, [two.id()]);
-    assert_eq!(of(builder.clone(), json!({"conversation_id": two["conversation_id"], "state": "cancelled"})).await, Vec::<String>::new());
+    assert_eq!(
+        of(builder.clone(), json!({"conversation_id": two["conversation_id"], "state": "cancelled"})).await,
+        Vec::<String>::new()
+    );
     assert_eq!(of(w.owner.api.clone(), json!({"recipient_id": w.builder.id, "requester_id": w.ann.id})).await, [one.id()]);
     assert_eq!(of(w.owner.api.clone(), json!({})).await, [one.id(), two.id()]);
     assert_eq!(of(w.bob.api.clone(), json!({})).await, Vec::<String>::new());
@@ -217,7 +232,9 @@ async fn requests_of_many_sources_come_in_order(w: World) {
     let mut made = Vec::new();
     for at in 0..4 {
         // Asked of Billing in the chat (Builder sees it), by Builder, and of Builder.
-        made.push(w.ann.api.post("/requests", json!({"conversation_id": chat, "body": format!("chat {at}")})).await.created().id());
+        made.push(
+            w.ann.api.post("/requests", json!({"conversation_id": chat, "body": format!("chat {at}")})).await.created().id(),
+        );
         made.push(w.ask(&w.builder.api, &w.ann.target(), "mine").await.id());
         made.push(w.ask(&w.billing.api, &w.builder.target(), "yours").await.id());
     }
@@ -249,7 +266,10 @@ async fn deliveries_are_listed_and_set_aside(w: World) {
     w.send(&w.ann.api, &w.billing.target(), "x").await;
     let of_request = json!({"request_id": asked});
     let mine = walk(&w.builder.api, "deliveries", of_request.clone()).await;
-    assert_eq!((mine.len(), mine[0]["recipient_id"].as_str(), mine[0]["state"].as_str()), (1, Some(w.billing.id.as_str()), Some("ready")));
+    assert_eq!(
+        (mine.len(), mine[0]["recipient_id"].as_str(), mine[0]["state"].as_str()),
+        (1, Some(w.billing.id.as_str()), Some("ready"))
+    );
     assert_eq!(walk(&w.builder.api, "deliveries", json!({})).await, mine);
     assert_eq!(walk(&w.owner.api, "deliveries", json!({})).await.len(), 2);
     // Who was asked sees nothing of how it travelled, and a message's deliveries are the operator's.
@@ -290,7 +310,8 @@ async fn executions_and_answers_are_found(w: World) {
 
 /// Field report B43: instants in any writing are kept, ordered and compared as instants.
 async fn order_follows_the_instant(w: World) {
-    let (writings, same) = (["10:00:00Z", "13:00:00.5+03:00", "10:00:00.25+00:00", "10:00:00.250000Z", "13:00:00.123456789+03:00"], 5);
+    let (writings, same) =
+        (["10:00:00Z", "13:00:00.5+03:00", "10:00:00.25+00:00", "10:00:00.250000Z", "13:00:00.123456789+03:00"], 5);
     let mut made = Vec::new();
     for writing in writings {
         let body = json!({"target": w.builder.target(), "body": "x", "expires_at": format!("2026-12-02T{writing}")});
@@ -316,7 +337,9 @@ async fn order_follows_the_instant(w: World) {
 async fn account_and_providers_are_data(w: World) {
     let account = w.owner.api.get("/account").await.ok();
     assert_eq!(account["applied"], true);
-    for (name, limit) in [("body_bytes", 32_768), ("chat_members", 100), ("page_scan_rows", 5_000), ("event_streams_per_principal", 8)] {
+    for (name, limit) in
+        [("body_bytes", 32_768), ("chat_members", 100), ("page_scan_rows", 5_000), ("event_streams_per_principal", 8)]
+    {
         assert_eq!(account["limits"].n(name), limit, "{account}");
     }
     for reader in [&w.ann.api, &w.builder.api] {
@@ -330,6 +353,13 @@ async fn account_and_providers_are_data(w: World) {
     let providers = w.ann.api.get("/providers").await.ok();
     assert_eq!(providers.each("kind"), ["slack", "telegram", "discord", "smtp", "webhook"]);
     let unknown = target("account", "*");
-    w.owner.api.put("/contact-permissions", json!({"subject": w.bob.target(), "version": 0, "rules": [
-        {"action": "message", "target_kind": unknown["kind"], "target_id": "*"}]})).await.invalid("target_kind");
+    w.owner
+        .api
+        .put(
+            "/contact-permissions",
+            json!({"subject": w.bob.target(), "version": 0, "rules": [
+        {"action": "message", "target_kind": unknown["kind"], "target_id": "*"}]}),
+        )
+        .await
+        .invalid("target_kind");
 }

@@ -81,7 +81,10 @@ async fn an_edit_is_versioned_and_never_widens_beyond_the_editor(w: World) {
     let old = issue(&w).await;
     let path = format!("/credentials/{}", old.id());
     let edited = w.owner.api.patch(&path, json!({"version": 1, "name": "Nightly", "permissions": ["read"]})).await.ok();
-    assert_eq!((edited.n("version"), edited.s("name"), edited["permissions"].clone()), (2, "Nightly".to_owned(), json!(["read"])));
+    assert_eq!(
+        (edited.n("version"), edited.s("name"), edited["permissions"].clone()),
+        (2, "Nightly".to_owned(), json!(["read"]))
+    );
     let narrow = w.owner.api.with(&old.s("token"));
     narrow.get("/me").await.ok();
     narrow.post("/messages", json!({"target": w.builder.target(), "body": "x"})).await.forbidden();

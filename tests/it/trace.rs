@@ -36,7 +36,10 @@ async fn superseding_marks_and_asks_nobody(w: World) {
     w.builder.api.post(&path, json!({})).await.refused(400, "invalid_request");
     w.builder.api.post(&path, json!({"version": 2})).await.refused(409, "version_conflict");
     let end = w.builder.api.post(&path, json!({"version": 1})).key("k").await.ok();
-    assert_eq!((end["state"].as_str(), end.n("version"), end["closed_by"].as_str()), (Some("superseded"), 2, Some(w.builder.id.as_str())));
+    assert_eq!(
+        (end["state"].as_str(), end.n("version"), end["closed_by"].as_str()),
+        (Some("superseded"), 2, Some(w.builder.id.as_str()))
+    );
     assert_eq!(w.builder.api.post(&path, json!({"version": 1})).key("k").await.ok(), end);
     w.builder.api.post(&path, json!({"version": 2})).await.refused(409, "request_closed");
     assert_eq!(w.builder.lease_one().await["kind"], "request_result");
@@ -105,7 +108,8 @@ async fn a_trace_tells_what_became_of_a_request(w: World) {
     let body = json!({"outcome": "answered", "answer": "a", "version": 1});
     w.billing.api.post(&format!("/requests/{id}/respond"), body).await.ok();
     let after = trace(&w.builder.api, &id).await;
-    let rows: Vec<(String, String)> = after["deliveries"].as_array().unwrap().iter().map(|row| (row.s("kind"), row.s("state"))).collect();
+    let rows: Vec<(String, String)> =
+        after["deliveries"].as_array().unwrap().iter().map(|row| (row.s("kind"), row.s("state"))).collect();
     assert_eq!(rows, [("request".into(), "acked".into()), ("request_result".into(), "ready".into())]);
     assert_eq!(after["request"], w.builder.api.get(&format!("/requests/{id}")).await.ok());
     assert_eq!(trace(&w.owner.api, &id).await["deliveries"], after["deliveries"]);
@@ -130,7 +134,9 @@ async fn a_trace_goes_on_page_by_page(w: World) {
     members.sort();
     assert_eq!(seen, members);
     let other = w.ask(&w.owner.api, &target("group", &group), "q").await.id();
-    for wrong in [format!("/requests/{other}/trace?cursor={cursor}"), format!("{path}?cursor=zz"), format!("{path}?cursor={cursor}00")] {
+    for wrong in
+        [format!("/requests/{other}/trace?cursor={cursor}"), format!("{path}?cursor=zz"), format!("{path}?cursor={cursor}00")]
+    {
         w.owner.api.get(&wrong).await.refused(400, "invalid_cursor");
     }
     w.owner.api.get(&format!("{path}?page=2")).await.invalid("page");

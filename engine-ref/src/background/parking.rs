@@ -49,10 +49,8 @@ pub(crate) async fn sweep(core: &Core) -> Result<(), Refusal> {
 
 async fn park_exhausted(core: &Core) -> Result<(), Refusal> {
     loop {
-        let found = core
-            .store()
-            .read(|tx| Ok(!rows::exhausted(tx, tx.now().minus(deliveries::PARK_AFTER), 1)?.is_empty()))
-            .await?;
+        let found =
+            core.store().read(|tx| Ok(!rows::exhausted(tx, tx.now().minus(deliveries::PARK_AFTER), 1)?.is_empty())).await?;
         if !found || core.stopping().is_cancelled() {
             return Ok(());
         }

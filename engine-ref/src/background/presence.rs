@@ -33,7 +33,8 @@ pub(crate) async fn run(core: Core) {
 /// Writes out what there is.
 pub(crate) async fn write_out(core: &Core) -> Result<(), Refusal> {
     let all = core.presence().unwritten();
-    let instances = all.instances.chunks(BATCH).map(|part| presence::Unwritten { instances: part.to_vec(), ..Default::default() });
+    let instances =
+        all.instances.chunks(BATCH).map(|part| presence::Unwritten { instances: part.to_vec(), ..Default::default() });
     let credentials =
         all.credentials.chunks(BATCH).map(|part| presence::Unwritten { credentials: part.to_vec(), ..Default::default() });
     for part in instances.chain(credentials) {

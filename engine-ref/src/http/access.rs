@@ -47,7 +47,11 @@ async fn role_bindings(
     core.read(&caller, READ, move |tx, actor| access::bindings(tx, actor, &subject)).await.map(Json)
 }
 
-async fn explain(caller: Caller, State(core): State<Core>, Input(input): Input<ExplainInput>) -> Result<Json<Explanation>, Refusal> {
+async fn explain(
+    caller: Caller,
+    State(core): State<Core>,
+    Input(input): Input<ExplainInput>,
+) -> Result<Json<Explanation>, Refusal> {
     access::check_explain(&input)?;
     core.read(&caller, READ, move |tx, actor| access::explain(tx, actor, &input)).await.map(Json)
 }

@@ -6,7 +6,8 @@ use axum::routing::{delete, get, patch, post};
 use axum::{Json, Router};
 use beepgrid::{
     AccountLinkInput, AssistanceSettings, AssistanceUpdate, ConnectionDiagnostics, ConnectionEdit, ConnectionInput,
-    ConnectionSetup, Deleted, DeliveryPreferences, DestinationEdit, DestinationInput, Permission, RoutePreview, RoutePreviewInput,
+    ConnectionSetup, Deleted, DeliveryPreferences, DestinationEdit, DestinationInput, Permission, RoutePreview,
+    RoutePreviewInput,
 };
 
 use super::answer::{created, done};
@@ -44,9 +45,8 @@ async fn create_connection(
     channels::check_connection(&input)?;
     let keyed = Keyed { operation: "create_connection", key, path: Vec::new() };
     let secret = core.settings().secret_key.clone();
-    let effect = move |tx: &WriteTx<'_>, actor: &Actor, input: &ConnectionInput| {
-        channels::create_connection(tx, actor, input, &secret)
-    };
+    let effect =
+        move |tx: &WriteTx<'_>, actor: &Actor, input: &ConnectionInput| channels::create_connection(tx, actor, input, &secret);
     core.keyed(&caller, MANAGE, keyed, input, effect, |tx, _, _, id| channels::connection(tx, id)).await.map(created)
 }
 
@@ -115,9 +115,8 @@ async fn create_destination(
 ) -> Result<Response, Refusal> {
     channels::check_destination(&input)?;
     let keyed = Keyed { operation: "create_destination", key, path: Vec::new() };
-    let answer = core.keyed(&caller, MANAGE, keyed, input, channels::create_destination, |tx, _, _, id| {
-        channels::destination(tx, id)
-    });
+    let answer =
+        core.keyed(&caller, MANAGE, keyed, input, channels::create_destination, |tx, _, _, id| channels::destination(tx, id));
     answer.await.map(created)
 }
 
@@ -130,9 +129,8 @@ async fn edit_destination(
 ) -> Result<Response, Refusal> {
     channels::check_destination_edit(&input)?;
     let keyed = Keyed { operation: "edit_destination", key, path: vec![id.clone()] };
-    let answer = core.keyed(&caller, MANAGE, keyed, (id, input), channels::edit_destination, |tx, _, _, id| {
-        channels::destination(tx, id)
-    });
+    let answer =
+        core.keyed(&caller, MANAGE, keyed, (id, input), channels::edit_destination, |tx, _, _, id| channels::destination(tx, id));
     answer.await.map(done)
 }
 
@@ -208,8 +206,7 @@ async fn update_assistance(
 ) -> Result<Response, Refusal> {
     let keyed = Keyed { operation: "update_assistance", key, path: Vec::new() };
     let configured = core.settings().coordinator_configured;
-    let answer = core.keyed(&caller, MANAGE, keyed, input, assistance::update, move |tx, _, _, ()| {
-        assistance::get(tx, configured)
-    });
+    let answer =
+        core.keyed(&caller, MANAGE, keyed, input, assistance::update, move |tx, _, _, ()| assistance::get(tx, configured));
     answer.await.map(done)
 }

@@ -50,5 +50,7 @@ async fn change_chat_membership(
     chats::check_membership(&input)?;
     let keyed = Keyed { operation: "change_chat_membership", key, path: vec![id.clone()] };
     let input = (ConversationId::new(id), input);
-    core.keyed(&caller, Need::Ceiling(Permission::Message), keyed, input, chats::change, |_, _, _, made| Ok(made.clone())).await.map(done)
+    core.keyed(&caller, Need::Ceiling(Permission::Message), keyed, input, chats::change, |_, _, _, made| Ok(made.clone()))
+        .await
+        .map(done)
 }

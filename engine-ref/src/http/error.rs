@@ -81,9 +81,10 @@ impl IntoResponse for Refusal {
                 let message = "the engine can't serve this at the moment; nothing was stored";
                 reasoned(later(answer(&ErrorCode::Unavailable, message), UNAVAILABLE_RETRY), reason)
             }
-            Self::Internal { reason } => {
-                reasoned(answer(&ErrorCode::Internal, "an internal error; nothing was stored. The log has it under the request id"), reason)
-            }
+            Self::Internal { reason } => reasoned(
+                answer(&ErrorCode::Internal, "an internal error; nothing was stored. The log has it under the request id"),
+                reason,
+            ),
             Self::OutcomeUnknown => unknown(),
         }
     }

@@ -120,10 +120,12 @@ fn refuse_negative(value: &Value, place: &str) -> Result<(), Refusal> {
         Value::Array(items) => {
             items.iter().enumerate().try_for_each(|(at, item)| refuse_negative(item, &format!("{place}[{at}]")))
         }
-        Value::Object(members) => members.iter().filter(|(name, _)| !OPAQUE.contains(&name.as_str())).try_for_each(|(name, member)| {
-            let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
-            refuse_negative(member, &place)
-        }),
+        Value::Object(members) => {
+            members.iter().filter(|(name, _)| !OPAQUE.contains(&name.as_str())).try_for_each(|(name, member)| {
+                let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
+                refuse_negative(member, &place)
+            })
+        }
         _ => Ok(()),
     }
 }
@@ -269,7 +271,10 @@ mod tests {
         assert!(field_of(wrong).starts_with("body:"));
         for number in ["1.0", "1e3", "\"1\"", "-1", "9223372036854775808"] {
             let body = format!(r#"{{"outcome":"answered","version":{number}}}"#);
-            assert!(field_of(from_bytes::<beepgrid::ResponseInput>(body.as_bytes()).unwrap_err()).starts_with("version:"), "{number}");
+            assert!(
+                field_of(from_bytes::<beepgrid::ResponseInput>(body.as_bytes()).unwrap_err()).starts_with("version:"),
+                "{number}"
+            );
         }
     }
 }

@@ -92,8 +92,7 @@ async fn edit_principal(
     identity::check_edit(&input.1)?;
     let operation = operation(&kind, "edit_person", "edit_agent", "edit_service");
     let keyed = Keyed { operation, key, path: vec![input.0.clone()] };
-    let effect =
-        move |tx: &WriteTx<'_>, actor: &Actor, input: &(String, PrincipalEdit)| identity::edit(tx, actor, &kind, input);
+    let effect = move |tx: &WriteTx<'_>, actor: &Actor, input: &(String, PrincipalEdit)| identity::edit(tx, actor, &kind, input);
     core.keyed(&caller, MANAGE, keyed, input, effect, |tx, actor, _, id| identity::for_author(tx, actor, id)).await.map(done)
 }
 

@@ -1,5 +1,7 @@
 //! The OpenAPI document of everything that the engine answers, made from the table of operations and the model.
 
+#![expect(clippy::indexing_slicing, reason = "all of these are JSON objects, which take a new member through their index")]
+
 mod schemas;
 mod shapes;
 #[cfg(test)]
@@ -7,10 +9,10 @@ mod tests;
 
 use std::sync::OnceLock;
 
+use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::Router;
 use beepgrid::{ErrorCode, Method, OPERATIONS, Operation, Replay, UNTYPED_OPERATIONS};
 use serde_json::{Map, Value, json};
 
@@ -95,7 +97,8 @@ const PROBES: &[(&str, &str, &[u16])] = &[
 
 fn probe(path: &str, summary: &str, refusals: &[u16]) -> Value {
     let name = path.trim_start_matches("/api/v1").trim_start_matches('/').trim_end_matches(".json");
-    let mut responses = json!({ "200": { "description": summary, "content": { "application/json": { "schema": { "type": "object" } } } } });
+    let mut responses =
+        json!({ "200": { "description": summary, "content": { "application/json": { "schema": { "type": "object" } } } } });
     for status in refusals {
         responses[status.to_string()] = refusal(*status);
     }
@@ -170,7 +173,9 @@ fn successes(operation: &Operation) -> Vec<u16> {
 fn content_of(shape: &Shape, schemas: &mut Schemas) -> (&'static str, Value) {
     match shape.answers {
         Answers::Json(schema) => ("application/json", schemas.answer(schema)),
-        Answers::Bytes => ("application/octet-stream", json!({ "type": "string", "contentMediaType": "application/octet-stream" })),
+        Answers::Bytes => {
+            ("application/octet-stream", json!({ "type": "string", "contentMediaType": "application/octet-stream" }))
+        }
         Answers::Events => ("text/event-stream", json!({ "type": "string" })),
     }
 }

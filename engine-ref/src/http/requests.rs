@@ -162,9 +162,8 @@ async fn trace(
     Params(page): Params<TracePage>,
 ) -> Result<Json<RequestTrace>, Refusal> {
     let key = core.settings().cursor_key.clone();
-    let look = move |tx: &ReadTx<'_>, actor: &Actor| {
-        requests::trace(tx, actor, &RequestId::new(id), page.cursor.as_deref(), &key)
-    };
+    let look =
+        move |tx: &ReadTx<'_>, actor: &Actor| requests::trace(tx, actor, &RequestId::new(id), page.cursor.as_deref(), &key);
     core.read(&caller, Need::Ceiling(Permission::Read), look).await.map(Json)
 }
 

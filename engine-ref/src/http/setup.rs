@@ -5,7 +5,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use axum::{Json, Router};
-use beepgrid::{Credential, CredentialEdit, CredentialInput, CredentialReplacement, EnrollInput, IssuedCredential, Me, Permission, RevokeInput, RotateInput, Session};
+use beepgrid::{
+    Credential, CredentialEdit, CredentialInput, CredentialReplacement, EnrollInput, IssuedCredential, Me, Permission,
+    RevokeInput, RotateInput, Session,
+};
 
 use super::answer::done;
 use super::extract::{Input, MaybeKey, NoKey, PathId};

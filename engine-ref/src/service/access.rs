@@ -64,8 +64,8 @@ fn saved_policy(tx: &ReadTx<'_>, party: &Party) -> Result<Policy, Refusal> {
 
 /// Bindings of one subject, as far as the actor may see them.
 pub(crate) fn bindings(tx: &ReadTx<'_>, actor: &Actor, subject_id: &str) -> Result<Vec<beepgrid::RoleBinding>, Refusal> {
-    let own = subject_id == actor.id.as_str()
-        || groups::ids_of_member(tx, &actor.id)?.iter().any(|group| group.as_str() == subject_id);
+    let own =
+        subject_id == actor.id.as_str() || groups::ids_of_member(tx, &actor.id)?.iter().any(|group| group.as_str() == subject_id);
     if !own && !actor.manages(tx, "role")? {
         return Err(Refusal::not_found().at("subject_id"));
     }
@@ -194,7 +194,8 @@ impl Towards {
         let (mut denies, mut allows) = (Vec::new(), Vec::new());
         for source in each_rule(sources) {
             let deny = source.rule.effect == Some(Effect::Deny);
-            let implied = !deny && *action == RuleAction::View && matches!(source.rule.action, RuleAction::Message | RuleAction::Ask);
+            let implied =
+                !deny && *action == RuleAction::View && matches!(source.rule.action, RuleAction::Message | RuleAction::Ask);
             let by_view = deny && source.rule.action == RuleAction::View;
             if source.rule.action != *action && !implied && !by_view {
                 continue;

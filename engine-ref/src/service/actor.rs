@@ -7,8 +7,8 @@ use subtle::ConstantTimeEq;
 
 use super::permissions::{Rules, RulesCache};
 use super::{Refusal, audience::Party};
-use crate::store::credentials::{self, CredentialRow};
 use crate::store::ReadTx;
+use crate::store::credentials::{self, CredentialRow};
 
 /// The SHA-256 digest of a bearer token: all that the engine keeps of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

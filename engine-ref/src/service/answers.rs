@@ -10,8 +10,8 @@ mod tests;
 use std::time::Duration;
 
 use beepgrid::{
-    Answer, AnswerAndShareInput, AnswerAndShareResult, AnswerId, AnswerInput, MAX_ANSWER_AUDIENCE, Outcome, Permission, PrincipalId,
-    RequestId, RequestKind, RequestState, Timestamp,
+    Answer, AnswerAndShareInput, AnswerAndShareResult, AnswerId, AnswerInput, MAX_ANSWER_AUDIENCE, Outcome, Permission,
+    PrincipalId, RequestId, RequestKind, RequestState, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -80,12 +80,8 @@ fn check_audience(audience: &[PrincipalId]) -> Result<(), Refusal> {
 
 /// Publishes the answer to a resolved question.
 pub(crate) fn publish(tx: &WriteTx<'_>, actor: &Actor, input: &AnswerInput) -> Result<Made, Refusal> {
-    let publication = Publication {
-        request_id: &input.request_id,
-        key: &input.key,
-        audience: &input.audience,
-        valid_until: input.valid_until,
-    };
+    let publication =
+        Publication { request_id: &input.request_id, key: &input.key, audience: &input.audience, valid_until: input.valid_until };
     store(tx, actor, &publication, "request_id")
 }
 
@@ -103,8 +99,7 @@ pub(crate) fn answer_and_share(
         return Err(Refusal::invalid("", format!("only the answer to a question is reused; this is a {}", view.row.kind)));
     }
     requests::respond(tx, actor, &(id.clone(), input.response()))?;
-    let publication =
-        Publication { request_id: id, key: &input.key, audience: &input.audience, valid_until: input.valid_until };
+    let publication = Publication { request_id: id, key: &input.key, audience: &input.audience, valid_until: input.valid_until };
     store(tx, actor, &publication, "")
 }
 
@@ -229,11 +224,8 @@ pub(crate) fn list(tx: &ReadTx<'_>, actor: &Actor) -> Result<(Vec<Answer>, bool)
     let most = usize::try_from(MAX_LIST).unwrap_or(usize::MAX);
     let (mut shown, mut before, mut scanned) = (Vec::new(), AFTER_ALL_IDS.to_owned(), 0);
     while scanned < MAX_SCAN {
-        let rows = if everything {
-            answers::page(tx, &before, MAX_LIST)?
-        } else {
-            answers::page_for(tx, &actor.id, &before, MAX_LIST)?
-        };
+        let rows =
+            if everything { answers::page(tx, &before, MAX_LIST)? } else { answers::page_for(tx, &actor.id, &before, MAX_LIST)? };
         let Some(oldest) = rows.last() else { return Ok((shown, false)) };
         oldest.id.as_str().clone_into(&mut before);
         scanned += MAX_LIST;
@@ -290,7 +282,9 @@ fn may_hear(tx: &ReadTx<'_>, reader: &Reader<'_>, row: &AnswerRow, request: &Req
 
 /// Whether the publisher still may do what it did: it is not disabled, manages answers and sees the answer at its source.
 fn publisher_stands(tx: &ReadTx<'_>, actor: &Actor, row: &AnswerRow) -> Result<bool, Refusal> {
-    let Some(publisher) = principals::party_by_id(tx, &row.publisher_id)?.filter(|party| !party.disabled) else { return Ok(false) };
+    let Some(publisher) = principals::party_by_id(tx, &row.publisher_id)?.filter(|party| !party.disabled) else {
+        return Ok(false);
+    };
     if !publisher.operator && !actor.rules.manages(tx, &publisher.id, RESOURCE)? {
         return Ok(false);
     }

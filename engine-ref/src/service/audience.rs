@@ -119,7 +119,9 @@ pub(crate) fn reach_group(tx: &ReadTx<'_>, actor: &Actor, target: &Target, actio
         }
     }
     if reached.is_empty() {
-        return Err(Refusal::forbidden(format!("nobody in this group can be reached: no rule lets you {action} a present member")));
+        return Err(Refusal::forbidden(format!(
+            "nobody in this group can be reached: no rule lets you {action} a present member"
+        )));
     }
     if reached.len() > super::limits::MAX_GROUP_FANOUT {
         return Err(Refusal::invalid("target", format!("a group reaches at most {} members", super::limits::MAX_GROUP_FANOUT)));

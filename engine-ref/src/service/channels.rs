@@ -2,8 +2,8 @@
 
 use beepgrid::{
     AccountLink, AccountLinkId, AccountLinkInput, ChannelPolicy, Connection, ConnectionDiagnostics, ConnectionEdit, ConnectionId,
-    ConnectionInput, ConnectionSetup, DeliveryPreferences, DiagnosticCheck, Destination, DestinationEdit, DestinationId,
-    DestinationInput, ErrorCode, GroupPurpose, JsonMap, PrincipalId, PrincipalKind, Route, RoutePreview, RoutePreviewInput,
+    ConnectionInput, ConnectionSetup, DeliveryPreferences, Destination, DestinationEdit, DestinationId, DestinationInput,
+    DiagnosticCheck, ErrorCode, GroupPurpose, JsonMap, PrincipalId, PrincipalKind, Route, RoutePreview, RoutePreviewInput,
     RuleAction, Target, TargetKind,
 };
 
@@ -28,9 +28,7 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 8..=4_096;
 
 fn check_secret(secret: Option<&String>) -> Result<(), Refusal> {
     match secret {
-        Some(secret) if !SECRET_BYTES.contains(&secret.len()) => {
-            Err(Refusal::invalid("secret", "one text of 8 to 4096 bytes"))
-        }
+        Some(secret) if !SECRET_BYTES.contains(&secret.len()) => Err(Refusal::invalid("secret", "one text of 8 to 4096 bytes")),
         _ => Ok(()),
     }
 }
@@ -302,7 +300,10 @@ pub(crate) fn check_link(input: &AccountLinkInput) -> Result<(), Refusal> {
     checks::id("principal_id", input.principal_id.as_str())?;
     let length = input.provider_account.chars().count();
     if !(1..=MAX_TITLE_CHARS).contains(&length) || input.provider_account.chars().any(char::is_control) {
-        return Err(Refusal::invalid("provider_account", format!("1 to {MAX_TITLE_CHARS} code points without control characters")));
+        return Err(Refusal::invalid(
+            "provider_account",
+            format!("1 to {MAX_TITLE_CHARS} code points without control characters"),
+        ));
     }
     Ok(())
 }
@@ -411,12 +412,8 @@ pub(crate) fn save_preferences(
             }
         }
     }
-    let preferences = DeliveryPreferences {
-        person_id: saved.person_id,
-        version: saved.version + 1,
-        default: input.default.clone(),
-        overrides,
-    };
+    let preferences =
+        DeliveryPreferences { person_id: saved.person_id, version: saved.version + 1, default: input.default.clone(), overrides };
     channels::save_preferences(tx, &preferences)?;
     Ok(preferences)
 }

@@ -1,8 +1,8 @@
 //! Shared chats: starting one, and its versioned membership.
 
 use beepgrid::{
-    ChatMembershipInput, ChatMembershipResult, ConversationId, ErrorCode, MembershipOperation, PrincipalId, RequestId, RequestKind,
-    SendResult, StartChatInput,
+    ChatMembershipInput, ChatMembershipResult, ConversationId, ErrorCode, MembershipOperation, PrincipalId, RequestId,
+    RequestKind, SendResult, StartChatInput,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -215,7 +215,10 @@ fn add(tx: &WriteTx<'_>, chat: &mut Chat<'_>, input: &ChatMembershipInput) -> Re
         present.push(party);
     }
     if present.len() > MAX_CHAT_MEMBERS {
-        return Err(Refusal::invalid("members", format!("a chat has at most {MAX_CHAT_MEMBERS} members; this would have {}", present.len())));
+        return Err(Refusal::invalid(
+            "members",
+            format!("a chat has at most {MAX_CHAT_MEMBERS} members; this would have {}", present.len()),
+        ));
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::Refusal;
 use super::limits::{
-    MAX_ATTACHMENTS, MAX_BODY_BYTES, MAX_CAPABILITIES, MAX_CAPABILITY_CHARS, MAX_EXTERNAL_ID_CHARS, MAX_ID_CHARS, MAX_MENTIONS, MAX_METADATA_BYTES,
-    MAX_TITLE_CHARS,
+    MAX_ATTACHMENTS, MAX_BODY_BYTES, MAX_CAPABILITIES, MAX_CAPABILITY_CHARS, MAX_EXTERNAL_ID_CHARS, MAX_ID_CHARS, MAX_MENTIONS,
+    MAX_METADATA_BYTES, MAX_TITLE_CHARS,
 };
 
 /// Control characters, line and paragraph separators, and the marks that turn the direction of text.

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use beepgrid::{ConversationId, DeliveryId, DeliveryKind, InstanceId, MessageId, PrincipalId, PrincipalKind, RequestId, Timestamp};
+use beepgrid::{
+    ConversationId, DeliveryId, DeliveryKind, InstanceId, MessageId, PrincipalId, PrincipalKind, RequestId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -109,7 +111,8 @@ pub(crate) fn check_backlog(tx: &ReadTx<'_>, sender: &PrincipalId, agent: &Princ
     if deliveries::backlog(tx, sender, agent)? < MAX_BACKLOG {
         return Ok(());
     }
-    let message = format!("this agent has {MAX_BACKLOG} undelivered messages and requests of yours; wait until it has taken some");
+    let message =
+        format!("this agent has {MAX_BACKLOG} undelivered messages and requests of yours; wait until it has taken some");
     Err(Refusal::RateLimited { message, retry_after: BACKLOG_RETRY })
 }
 

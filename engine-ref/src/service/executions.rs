@@ -157,9 +157,7 @@ fn must_match(approved: &Action, given: &Action) -> Result<(), Refusal> {
     ];
     match fields.iter().find(|(_, same)| !same) {
         None => Ok(()),
-        Some((field, _)) => {
-            Err(Refusal::conflict(ErrorCode::ActionMismatch, format!("action.{field} is not what was approved")))
-        }
+        Some((field, _)) => Err(Refusal::conflict(ErrorCode::ActionMismatch, format!("action.{field} is not what was approved"))),
     }
 }
 

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use beepgrid::{FleetAgent, FleetDependency, FleetStatus, Instance, Presence as Word, PrincipalId, PrincipalKind, Timestamp};
 
+use super::Refusal;
 use super::actor::Actor;
 use super::identity::{self, Principal};
 use super::limits::{MAX_BLOCKING, MAX_FLEET_AGENTS, MAX_INSTANCES, MAX_PAGE};
 use super::presence::{self, Presence};
-use super::Refusal;
 use crate::store::instances::{self, InstanceRow};
 use crate::store::principals::{self, PrincipalRow};
 use crate::store::{ReadTx, requests};

@@ -19,8 +19,8 @@ use beepgrid::{
 };
 
 use self::walk::Walk;
-use super::limits::{MAX_LEASE, MAX_WAIT_MS};
 use super::actor::Actor;
+use super::limits::{MAX_LEASE, MAX_WAIT_MS};
 use super::{Refusal, checks, deliveries as rules, messages, requests};
 use crate::signals::Signal;
 use crate::store::deliveries::{self, DeliveryRow, Kinds, Lane, Place, State, Worker, line};
@@ -112,7 +112,9 @@ pub(crate) fn payload(tx: &ReadTx<'_>, actor: &Actor, row: &DeliveryRow) -> Resu
     match (&row.kind, &row.message_id, &row.request_id) {
         (DeliveryKind::Message, Some(id), _) => payload.message = messages::project(tx, &reader, id)?,
         (DeliveryKind::RequestWithdrawn, _, Some(id)) => {
-            let bare = |view: requests::View| if view.row.group_ask { Ok(requests::withdrawn(&view.row)) } else { requests::show(tx, reader.id, view) };
+            let bare = |view: requests::View| {
+                if view.row.group_ask { Ok(requests::withdrawn(&view.row)) } else { requests::show(tx, reader.id, view) }
+            };
             payload.request = requests::find(tx, &reader, id)?.map(bare).transpose()?;
         }
         (_, _, Some(id)) => payload.request = requests::project(tx, &reader, id)?,
@@ -259,12 +261,7 @@ pub(crate) fn check_items(items: &[AckItem]) -> Result<(), Refusal> {
 /// # Errors
 /// 409 `stale_generation` like [`ack`], after the 12 hours, when it is settled, and when another instance has got a later lease
 /// in the conversation meanwhile.
-pub(crate) fn extend(
-    tx: &WriteTx<'_>,
-    worker: &Worker<'_>,
-    id: &DeliveryId,
-    input: &ExtendInput,
-) -> Result<Timestamp, Refusal> {
+pub(crate) fn extend(tx: &WriteTx<'_>, worker: &Worker<'_>, id: &DeliveryId, input: &ExtendInput) -> Result<Timestamp, Refusal> {
     let now = tx.now();
     let mut row = held(tx, worker, id, input.generation)?;
     let end = row.leased_at.map(|start| start.plus(LONGEST_LEASE)).filter(|end| *end > now);

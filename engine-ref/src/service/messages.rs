@@ -125,13 +125,7 @@ fn not_oneself(actor: &Actor, party: &Party) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn to_group(
-    tx: &WriteTx<'_>,
-    actor: &Actor,
-    input: &SendInput,
-    target: &Target,
-    content: &Content<'_>,
-) -> Result<Sent, Refusal> {
+fn to_group(tx: &WriteTx<'_>, actor: &Actor, input: &SendInput, target: &Target, content: &Content<'_>) -> Result<Sent, Refusal> {
     let members = audience::reach_group(tx, actor, target, &RuleAction::Message).map_err(|r| r.at("target"))?;
     let mut all: Option<Sent> = None;
     for member in members {
@@ -182,10 +176,8 @@ pub(crate) fn post(
 ) -> Result<MessageId, Refusal> {
     names_participants(content, present)?;
     content.files.check_free()?;
-    let agents: Vec<&Party> = present
-        .iter()
-        .filter(|party| party.kind == PrincipalKind::Agent && party.id != actor.id && !party.disabled)
-        .collect();
+    let agents: Vec<&Party> =
+        present.iter().filter(|party| party.kind == PrincipalKind::Agent && party.id != actor.id && !party.disabled).collect();
     for agent in &agents {
         deliveries::check_backlog(tx, &actor.id, &agent.id)?;
     }
@@ -284,9 +276,9 @@ pub(crate) fn reach_each(
         if !seen.insert((party.id.clone(), party.instance_id.clone())) {
             continue;
         }
-        let beside = parties.iter().any(|(_, _, other)| {
-            other.id == party.id && other.instance_id.is_some() != party.instance_id.is_some()
-        });
+        let beside = parties
+            .iter()
+            .any(|(_, _, other)| other.id == party.id && other.instance_id.is_some() != party.instance_id.is_some());
         if beside {
             return Err(Refusal::invalid(place, "an agent and one of its own instances can't be in one batch"));
         }
@@ -319,9 +311,7 @@ pub(crate) fn receipt(sent: &Sent) -> SendReceipt {
 
 /// The items of a batch, for its author.
 pub(crate) fn batch_result(tx: &ReadTx<'_>, actor: &Actor, sent: &[(Target, Sent)]) -> Result<Vec<SendBatchItem>, Refusal> {
-    sent.iter()
-        .map(|(target, sent)| Ok(SendBatchItem { target: target.clone(), result: result(tx, actor, sent)? }))
-        .collect()
+    sent.iter().map(|(target, sent)| Ok(SendBatchItem { target: target.clone(), result: result(tx, actor, sent)? })).collect()
 }
 
 fn message(row: MessageRow, received_by: Vec<PrincipalId>, attachments: Vec<Attachment>) -> Message {

@@ -318,7 +318,10 @@ impl Rules {
         // Any deny of the same action could be undone by passing the right on to somebody whom it does not bind.
         let takes = |action: &RuleAction| rules.denies.get(action);
         let denied = [Some(&rule.action), Some(&RuleAction::View)].into_iter().flatten().filter_map(takes).any(|deny| {
-            rule.target_id == "*" || deny.ids.contains(&rule.target_id) || deny.groups.contains(&rule.target_id) || !deny.groups.is_empty()
+            rule.target_id == "*"
+                || deny.ids.contains(&rule.target_id)
+                || deny.groups.contains(&rule.target_id)
+                || !deny.groups.is_empty()
         });
         if denied {
             return Ok(false);
@@ -328,6 +331,9 @@ impl Rules {
         } else {
             matcher.kinds.contains(&rule.target_kind) || (rule.target_id != "*" && matcher.ids.contains(&rule.target_id))
         };
-        Ok(held || matcher.narrowed.iter().any(|own| own.conditions == rule.conditions && own.target_kind == rule.target_kind && own.target_id == rule.target_id))
+        Ok(held
+            || matcher.narrowed.iter().any(|own| {
+                own.conditions == rule.conditions && own.target_kind == rule.target_kind && own.target_id == rule.target_id
+            }))
     }
 }

@@ -11,19 +11,16 @@ use super::actor::Actor;
 use super::audience::{self, Party};
 use super::limits::{MAX_GROUP_MEMBERS, MAX_ID_CHARS, MAX_POLICY_RULES, MAX_ROLE_RULES};
 use super::{Refusal, checks, new_id, permissions};
-use crate::signals::Signal;
 use crate::store::groups::{self, GroupRow};
 use crate::store::policies::{self, PolicyRow, RoleRow};
 use crate::store::{ReadTx, WriteTx, principals};
 
 /// Resource kinds that management can be delegated for.
-const MANAGED: &[&str] =
-    &["identity", "group", "role", "credential", "connection", "assistance", "answers", "account", "*"];
+const MANAGED: &[&str] = &["identity", "group", "role", "credential", "connection", "assistance", "answers", "account", "*"];
 
 /// Makes every compiled rule set out of date, in the transaction of the change.
 pub(crate) fn changed(tx: &WriteTx<'_>) -> Result<(), Refusal> {
     policies::set_epoch(tx, &Uuid::now_v7().simple().to_string())?;
-    tx.signal(Signal::Policy);
     Ok(())
 }
 
@@ -92,11 +89,7 @@ fn check_conditions(conditions: &RuleConditions) -> Result<(), Refusal> {
 
 /// Rules with their targets as ids, each of them something that the actor may know of and, if it allows, holds itself.
 fn resolve_rules(tx: &ReadTx<'_>, actor: &Actor, rules: &[PermissionRule]) -> Result<Vec<PermissionRule>, Refusal> {
-    rules
-        .iter()
-        .enumerate()
-        .map(|(i, rule)| resolve_rule(tx, actor, rule).map_err(|r| r.at(&format!("rules[{i}]"))))
-        .collect()
+    rules.iter().enumerate().map(|(i, rule)| resolve_rule(tx, actor, rule).map_err(|r| r.at(&format!("rules[{i}]")))).collect()
 }
 
 /// Whether the actor could grant these rules now.
@@ -437,13 +430,19 @@ pub(crate) fn check_policy(input: &ContactPermissionsInput) -> Result<(), Refusa
     checks::range("version", input.version, 0, i64::MAX)?;
     check_rules(&input.rules, MAX_POLICY_RULES)?;
     match input.rules.iter().position(|rule| rule.action == RuleAction::Manage) {
-        Some(i) => Err(Refusal::invalid(format!("rules[{i}].action"), "management is delegated by a role, not by a contact policy")),
+        Some(i) => {
+            Err(Refusal::invalid(format!("rules[{i}].action"), "management is delegated by a role, not by a contact policy"))
+        }
         None => Ok(()),
     }
 }
 
 /// Replaces a subject's contact policy.
-pub(crate) fn save_policy(tx: &WriteTx<'_>, actor: &Actor, input: &ContactPermissionsInput) -> Result<ContactPermissions, Refusal> {
+pub(crate) fn save_policy(
+    tx: &WriteTx<'_>,
+    actor: &Actor,
+    input: &ContactPermissionsInput,
+) -> Result<ContactPermissions, Refusal> {
     let party = audience::find(tx, &input.subject)?.ok_or_else(Refusal::not_found).map_err(|r| r.at("subject"))?;
     if !sees(tx, actor, &party)? {
         return Err(Refusal::not_found().at("subject"));

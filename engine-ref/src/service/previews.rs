@@ -127,13 +127,7 @@ fn routes(tx: &ReadTx<'_>, actor: &Actor, party: &Party) -> Result<Vec<beepgrid:
 }
 
 /// What the token is bound to.
-fn scope(
-    tx: &ReadTx<'_>,
-    actor: &Actor,
-    operation: &str,
-    targets: &[Target],
-    audience: &[Party],
-) -> Result<Value, Refusal> {
+fn scope(tx: &ReadTx<'_>, actor: &Actor, operation: &str, targets: &[Target], audience: &[Party]) -> Result<Value, Refusal> {
     let group = targets.iter().any(|target| target.kind == TargetKind::Group);
     let mut reached = Vec::new();
     for party in audience {

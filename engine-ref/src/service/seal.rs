@@ -41,10 +41,8 @@ impl SecretKey {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).map_err(|e| Refusal::internal(format!("no random numbers: {e}")))?;
         let payload = Payload { msg: secret, aad: owner.as_bytes() };
-        let sealed = self
-            .cipher()?
-            .encrypt(&XNonce::from(nonce), payload)
-            .map_err(|_| Refusal::internal("a secret can't be sealed"))?;
+        let sealed =
+            self.cipher()?.encrypt(&XNonce::from(nonce), payload).map_err(|_| Refusal::internal("a secret can't be sealed"))?;
         Ok([nonce.as_slice(), &sealed].concat())
     }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use beepgrid::{
-    Credential, CredentialEdit, CredentialId, CredentialInput, CredentialKind, CredentialReplacement, EnrollInput, ErrorCode, InstanceId, IssuedCredential, JsonMap,
-    Permission, PrincipalId, PrincipalKind, RevokeInput, RevokeResult, RotateInput, Session, Timestamp,
+    Credential, CredentialEdit, CredentialId, CredentialInput, CredentialKind, CredentialReplacement, EnrollInput, ErrorCode,
+    InstanceId, IssuedCredential, JsonMap, Permission, PrincipalId, PrincipalKind, RevokeInput, RevokeResult, RotateInput,
+    Session, Timestamp,
 };
 use serde_json::json;
 
@@ -246,7 +247,11 @@ fn check_ceiling(permissions: Option<&[Permission]>) -> Result<(), Refusal> {
     }
     checks::count("permissions", permissions.len(), Permission::KNOWN.len())?;
     match permissions.iter().position(|permission| !permission.is_known()) {
-        Some(i) => Err(checks::one_of(&format!("permissions[{i}]"), permissions.get(i).map_or("", Permission::as_str), Permission::KNOWN)),
+        Some(i) => Err(checks::one_of(
+            &format!("permissions[{i}]"),
+            permissions.get(i).map_or("", Permission::as_str),
+            Permission::KNOWN,
+        )),
         None => Ok(()),
     }
 }

@@ -73,13 +73,7 @@ pub(crate) fn of_request(tx: &ReadTx<'_>, request: &RequestId, limit: i64) -> Re
 }
 
 /// What is offered under a key for a context, newest first, older than `before`.
-pub(crate) fn offered(
-    tx: &ReadTx<'_>,
-    key: &str,
-    context: &str,
-    before: &str,
-    limit: i64,
-) -> Result<Vec<AnswerRow>, StoreError> {
+pub(crate) fn offered(tx: &ReadTx<'_>, key: &str, context: &str, before: &str, limit: i64) -> Result<Vec<AnswerRow>, StoreError> {
     // Index answers_offered, from its end.
     all(&tx.query(
         "SELECT * FROM answers
@@ -92,7 +86,10 @@ pub(crate) fn offered(
 /// All answers older than `before`, newest first.
 pub(crate) fn page(tx: &ReadTx<'_>, before: &str, limit: i64) -> Result<Vec<AnswerRow>, StoreError> {
     // Primary key, from its end.
-    all(&tx.query("SELECT * FROM answers WHERE id < :before ORDER BY id DESC LIMIT :limit", &[("before", &before), ("limit", &limit)])?)
+    all(&tx.query(
+        "SELECT * FROM answers WHERE id < :before ORDER BY id DESC LIMIT :limit",
+        &[("before", &before), ("limit", &limit)],
+    )?)
 }
 
 /// The answers that somebody published or is in the audience of, older than `before`, newest first.

@@ -167,7 +167,11 @@ pub(crate) fn of_messages(
 }
 
 /// The files of one request where one of its readers reads it, in their order.
-pub(crate) fn of_request(tx: &ReadTx<'_>, id: &RequestId, conversation: &ConversationId) -> Result<Vec<AttachmentRow>, StoreError> {
+pub(crate) fn of_request(
+    tx: &ReadTx<'_>,
+    id: &RequestId,
+    conversation: &ConversationId,
+) -> Result<Vec<AttachmentRow>, StoreError> {
     // Index: attachments_request.
     attachments(&tx.query(
         "SELECT * FROM attachments WHERE request_id = :id AND conversation_id = :conversation ORDER BY place",

@@ -2,7 +2,10 @@
 
 pub(crate) mod pages;
 
-use beepgrid::{AccountLink, AccountLinkId, AssistanceSettings, ConnectionId, DeliveryPreferences, Destination, DestinationId, JsonMap, PrincipalId, Timestamp};
+use beepgrid::{
+    AccountLink, AccountLinkId, AssistanceSettings, ConnectionId, DeliveryPreferences, Destination, DestinationId, JsonMap,
+    PrincipalId, Timestamp,
+};
 
 use super::credentials::time;
 use super::principals::stored_json;

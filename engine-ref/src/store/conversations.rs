@@ -53,10 +53,8 @@ fn pair(a: &PrincipalId, b: &PrincipalId) -> String {
 /// The most recently used direct conversation of exactly these two.
 pub(crate) fn direct_between(tx: &ReadTx<'_>, a: &PrincipalId, b: &PrincipalId) -> Result<Option<ConversationId>, StoreError> {
     // Index: conversations_pair.
-    let row = tx.find(
-        "SELECT id FROM conversations WHERE pair = :pair ORDER BY last_sequence DESC LIMIT 1",
-        &[("pair", &pair(a, b))],
-    )?;
+    let row =
+        tx.find("SELECT id FROM conversations WHERE pair = :pair ORDER BY last_sequence DESC LIMIT 1", &[("pair", &pair(a, b))])?;
     row.map(|row| row.text("id").map(Into::into)).transpose()
 }
 

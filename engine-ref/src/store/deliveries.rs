@@ -269,7 +269,12 @@ pub(crate) fn of_request(tx: &ReadTx<'_>, request: &RequestId) -> Result<Vec<Del
 }
 
 /// The deliveries of a request after one of them, by id.
-pub(crate) fn page_of_request(tx: &ReadTx<'_>, request: &RequestId, after: &str, limit: i64) -> Result<Vec<DeliveryRow>, StoreError> {
+pub(crate) fn page_of_request(
+    tx: &ReadTx<'_>,
+    request: &RequestId,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<DeliveryRow>, StoreError> {
     // Index: deliveries_request; a request has at most two for each of its audience, and one.
     all(&tx.query(
         "SELECT * FROM deliveries WHERE request_id = :request AND id > :after ORDER BY id LIMIT :limit",

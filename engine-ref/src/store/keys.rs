@@ -28,7 +28,12 @@ impl KeyRecord {
 }
 
 /// The record of a principal's key for an operation.
-pub(crate) fn find(tx: &ReadTx<'_>, principal: &PrincipalId, operation: &str, key: &str) -> Result<Option<KeyRecord>, StoreError> {
+pub(crate) fn find(
+    tx: &ReadTx<'_>,
+    principal: &PrincipalId,
+    operation: &str,
+    key: &str,
+) -> Result<Option<KeyRecord>, StoreError> {
     // Index: primary key.
     let row = tx.find(
         "SELECT digest, made FROM idempotency_keys WHERE principal_id = :principal AND operation = :operation AND idem_key = :key",

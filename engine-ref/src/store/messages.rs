@@ -85,13 +85,10 @@ pub(crate) fn insert(tx: &WriteTx<'_>, row: &MessageRow) -> Result<(), StoreErro
 /// Who has acknowledged one message.
 pub(crate) fn received_by(tx: &ReadTx<'_>, id: &MessageId) -> Result<Vec<PrincipalId>, StoreError> {
     // Index: deliveries_message.
-    tx.query(
-        "SELECT agent_id FROM deliveries WHERE message_id = :id AND state = 'acked' ORDER BY agent_id",
-        &[("id", id)],
-    )?
-    .iter()
-    .map(|row| row.text("agent_id").map(Into::into))
-    .collect()
+    tx.query("SELECT agent_id FROM deliveries WHERE message_id = :id AND state = 'acked' ORDER BY agent_id", &[("id", id)])?
+        .iter()
+        .map(|row| row.text("agent_id").map(Into::into))
+        .collect()
 }
 
 /// Who has acknowledged the messages of one sender between two positions of a conversation.

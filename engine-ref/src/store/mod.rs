@@ -5,32 +5,32 @@
 
 pub(crate) mod answers;
 pub(crate) mod attachments;
+mod backup;
+mod bell;
 pub(crate) mod blobs;
 pub(crate) mod channels;
+mod checkpoint;
 pub(crate) mod conversations;
 pub(crate) mod credentials;
 pub(crate) mod deliveries;
+mod error;
 pub(crate) mod events;
 pub(crate) mod executions;
 pub(crate) mod groups;
 pub(crate) mod instances;
 pub(crate) mod keys;
 pub(crate) mod messages;
-pub(crate) mod policies;
-pub(crate) mod principals;
-pub(crate) mod requests;
-mod backup;
-mod bell;
-mod checkpoint;
-mod error;
 mod migrate;
 mod open;
 mod owner;
 mod piece;
 #[cfg(test)]
 mod plans;
+pub(crate) mod policies;
 #[cfg(feature = "postgres")]
 mod postgres;
+pub(crate) mod principals;
+pub(crate) mod requests;
 mod sql;
 mod sqlite;
 #[cfg(test)]

@@ -54,7 +54,9 @@ async fn every_page_is_the_near_end_of_an_index() {
     for (sql, step) in PAGES {
         let steps = plan(&store, sql).await;
         // What was found by an index first may be walked through; a table may not.
-        let scans = steps.iter().any(|line| line.starts_with("SCAN") && !["found", "heard", "own", "asked"].iter().any(|name| line.contains(name)));
+        let scans = steps
+            .iter()
+            .any(|line| line.starts_with("SCAN") && !["found", "heard", "own", "asked"].iter().any(|name| line.contains(name)));
         if scans || !steps.iter().any(|line| line.contains(step)) {
             writeln!(wrong, "{sql}\n  wants {step}\n  has {steps:#?}").unwrap();
         }
@@ -64,8 +66,24 @@ async fn every_page_is_the_near_end_of_an_index() {
 
 /// The steps of a plan, as SQLite tells them, with any value for each parameter.
 async fn plan(store: &Store, sql: &'static str) -> Vec<String> {
-    let names = ["after", "end", "limit", "owner", "member", "subject", "principal", "agent", "now", "sequence", "id", "conversation", "of",
-        "reader", "requester", "request"];
+    let names = [
+        "after",
+        "end",
+        "limit",
+        "owner",
+        "member",
+        "subject",
+        "principal",
+        "agent",
+        "now",
+        "sequence",
+        "id",
+        "conversation",
+        "of",
+        "reader",
+        "requester",
+        "request",
+    ];
     let explained: &'static str = Box::leak(format!("EXPLAIN QUERY PLAN {sql}").into_boxed_str());
     store
         .read(move |tx| {

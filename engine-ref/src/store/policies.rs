@@ -91,13 +91,10 @@ pub(crate) fn sources_reaching(tx: &ReadTx<'_>, subject: &str) -> Result<Vec<Sou
 /// The subjects of a role's bindings.
 pub(crate) fn bindings_of_role(tx: &ReadTx<'_>, role: &RoleId, limit: i64) -> Result<Vec<RoleBinding>, StoreError> {
     // Index: role_bindings_once.
-    tx.query(
-        "SELECT * FROM role_bindings WHERE role_id = :role ORDER BY id LIMIT :limit",
-        &[("role", role), ("limit", &limit)],
-    )?
-    .iter()
-    .map(binding)
-    .collect()
+    tx.query("SELECT * FROM role_bindings WHERE role_id = :role ORDER BY id LIMIT :limit", &[("role", role), ("limit", &limit)])?
+        .iter()
+        .map(binding)
+        .collect()
 }
 
 /// Gives the workspace a new policy epoch, in the transaction of the change.
@@ -207,7 +204,8 @@ pub(crate) fn delete_binding(tx: &WriteTx<'_>, id: &str) -> Result<(), StoreErro
 /// A subject's contact policy, if one was ever saved.
 pub(crate) fn policy(tx: &ReadTx<'_>, subject: &str) -> Result<Option<PolicyRow>, StoreError> {
     // Index: primary key.
-    let Some(row) = tx.find("SELECT version, rules FROM contact_policies WHERE subject_id = :subject", &[("subject", &subject)])?
+    let Some(row) =
+        tx.find("SELECT version, rules FROM contact_policies WHERE subject_id = :subject", &[("subject", &subject)])?
     else {
         return Ok(None);
     };

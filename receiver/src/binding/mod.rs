@@ -148,12 +148,7 @@ pub trait InputBinding: Send + Sync + 'static {
     /// Hands one input to the runtime: with [`BusyMode::Steer`] into the running turn (or as a new one, where the runtime decides that
     /// atomically), with [`BusyMode::Queue`] as the start of a turn of its own. `cancel` fires when the receiver stops waiting; what
     /// has gone out by then is [`Submission::Unknown`].
-    fn submit(
-        &self,
-        input: &LiveInput,
-        mode: BusyMode,
-        cancel: &CancellationToken,
-    ) -> impl Future<Output = Submission> + Send;
+    fn submit(&self, input: &LiveInput, mode: BusyMode, cancel: &CancellationToken) -> impl Future<Output = Submission> + Send;
 
     /// Gives the result of a request to whoever waits for it, past everything that is queued.
     fn resume(&self, input: &LiveInput, cancel: &CancellationToken) -> impl Future<Output = Submission> + Send {
@@ -177,12 +172,7 @@ impl<B: InputBinding> InputBinding for Arc<B> {
         B::attach(self, reporter)
     }
 
-    fn submit(
-        &self,
-        input: &LiveInput,
-        mode: BusyMode,
-        cancel: &CancellationToken,
-    ) -> impl Future<Output = Submission> + Send {
+    fn submit(&self, input: &LiveInput, mode: BusyMode, cancel: &CancellationToken) -> impl Future<Output = Submission> + Send {
         B::submit(self, input, mode, cancel)
     }
 

@@ -26,7 +26,8 @@ pub(super) struct Note {
 impl Table {
     /// Takes over what is on disk and keeps what only this process knows of rows that did not change.
     pub(super) fn load(&mut self, open: Vec<OpenInput>) {
-        let before: BTreeMap<DeliveryId, Row> = std::mem::take(&mut self.rows).into_iter().map(|row| (row.id.clone(), row)).collect();
+        let before: BTreeMap<DeliveryId, Row> =
+            std::mem::take(&mut self.rows).into_iter().map(|row| (row.id.clone(), row)).collect();
         let mut notes = std::mem::take(&mut self.notes);
         for input in open {
             let note = notes.remove(&input.id);

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use beepgrid::{Delivery, DeliveryId, DeliveryKind, RequestId, Timestamp};
 
 use super::rules::RowState;
-use super::{
-    Applied, Counts, InboxError, InboxErrorKind, InboxStore, NextState, OpenInput, PutReport, StateChange,
-};
+use super::{Applied, Counts, InboxError, InboxErrorKind, InboxStore, NextState, OpenInput, PutReport, StateChange};
 use crate::input::{Content, InputState, LiveInput, Resolution, StoredInput};
 
 /// An inbox that lasts as long as its clones.
@@ -228,8 +226,7 @@ impl InboxStore for MemoryInbox {
     async fn resolve(&self, id: DeliveryId, resolution: Resolution, now: Timestamp) -> Result<(), InboxError> {
         let mut rows = self.rows()?;
         let row = rows.by_id.get_mut(&id).ok_or_else(|| InboxError::new(InboxErrorKind::NotFound, id.as_str()))?;
-        let next =
-            row.state.resolved(resolution, now).ok_or_else(|| InboxError::new(InboxErrorKind::NotHeld, id.as_str()))?;
+        let next = row.state.resolved(resolution, now).ok_or_else(|| InboxError::new(InboxErrorKind::NotHeld, id.as_str()))?;
         row.become_state(next);
         if let Some(request) = row.request_id.clone() {
             rows.close_withdrawn(&request, now);

@@ -1,7 +1,13 @@
 //! What every inbox must show, written once. `inbox_suite!(open)` runs all of it; `open` is an async function that returns a fresh inbox and
 //! whatever must live as long.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::missing_panics_doc, reason = "test code that lives outside of test targets")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "test code that lives outside of test targets"
+)]
 
 use beepgrid::{Delivery, DeliveryId, Timestamp};
 use serde_json::{Value, json};

@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use super::*;
 
-
 fn now() -> Timestamp {
     Timestamp::from_micros(1_000_000_000)
 }
@@ -184,7 +183,8 @@ fn a_row_held_after_too_many_attempts_lets_its_conversation_go_on() {
 #[test]
 fn a_retry_that_is_not_due_blocks_its_conversation_and_wakes_the_schedule() {
     let at = now().plus(Duration::from_secs(3));
-    let waiting = || case(BusyMode::Queue, Work::Idle, &["m1@a", "m2@a", "m3@b"]).with("m1", |row| row.next_attempt_at = Some(at));
+    let waiting =
+        || case(BusyMode::Queue, Work::Idle, &["m1@a", "m2@a", "m3@b"]).with("m1", |row| row.next_attempt_at = Some(at));
     assert_eq!(waiting().next(), start("m3"));
     assert_eq!(waiting().phase("m3", Phase::Parked).next(), Action::WaitUntil(at));
     assert_eq!(waiting().with("m1", |row| row.next_attempt_at = Some(now())).next(), start("m1"));

@@ -147,7 +147,14 @@ impl Source for FakeEngine {
                     return Ok(answer);
                 }
                 let leased = state.lease(&poll);
-                expiry = state.items.iter().filter(|item| !item.acked).filter_map(|item| item.leased_until).min().unwrap_or(end).min(end);
+                expiry = state
+                    .items
+                    .iter()
+                    .filter(|item| !item.acked)
+                    .filter_map(|item| item.leased_until)
+                    .min()
+                    .unwrap_or(end)
+                    .min(end);
                 if !leased.is_empty() {
                     return Ok(leased.into_iter().map(|input| input.delivery).collect::<Vec<_>>().into());
                 }

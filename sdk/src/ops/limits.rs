@@ -5,9 +5,10 @@ use std::fmt::Display;
 use crate::error::InvalidInput;
 use crate::model::{
     Action, AskBatchInput, AskInput, ChatMembershipInput, EventOptions, ExecutionState, JsonMap, MAX_ANSWER_AUDIENCE,
-    MAX_ANSWER_BYTES, MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES, MAX_CHOICES, MAX_EVENT_PAGE, MAX_MENTIONS,
-    MAX_METADATA_BYTES, MAX_PAGE_ITEMS, MAX_SEARCH_CHARS, MAX_TITLE_CHARS, MembershipOperation, Mention, PrincipalId, RedeemInput, QueryInput, ReplaceRequestInput,
-    ReportInput, ResponseInput, SendBatchInput, SendInput, StartChatInput, Target, TargetKind,
+    MAX_ANSWER_BYTES, MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES, MAX_CHOICES, MAX_EVENT_PAGE,
+    MAX_MENTIONS, MAX_METADATA_BYTES, MAX_PAGE_ITEMS, MAX_SEARCH_CHARS, MAX_TITLE_CHARS, MembershipOperation, Mention,
+    PrincipalId, QueryInput, RedeemInput, ReplaceRequestInput, ReportInput, ResponseInput, SendBatchInput, SendInput,
+    StartChatInput, Target, TargetKind,
 };
 
 type Checked = Result<(), InvalidInput>;
@@ -276,5 +277,9 @@ pub(super) fn file(name: &str, media_type: &str, bytes: usize) -> Checked {
     if media_type.len() > MAX_MEDIA_TYPE_BYTES || !media_type.bytes().all(|byte| (0x20..=0x7E).contains(&byte)) {
         return refuse("media_type", "is not a media type such as text/plain; leave it empty for bytes of no known kind");
     }
-    if bytes == 0 { refuse("file", "has no bytes, and must have at least one") } else { at_most("file", bytes, MAX_ATTACHMENT_BYTES, "bytes") }
+    if bytes == 0 {
+        refuse("file", "has no bytes, and must have at least one")
+    } else {
+        at_most("file", bytes, MAX_ATTACHMENT_BYTES, "bytes")
+    }
 }

@@ -4,9 +4,8 @@ use super::limits;
 use crate::call::Call;
 use crate::client::Client;
 use crate::model::{
-    DispatchPreview, DispatchPreviewInput,
-    Conversation, ConversationId, Person, PrincipalKind, QueryPage, SendBatchInput, SendBatchItem, SendInput, SendReceipt,
-    SendResult,
+    Conversation, ConversationId, DispatchPreview, DispatchPreviewInput, Person, PrincipalKind, QueryPage, SendBatchInput,
+    SendBatchItem, SendInput, SendReceipt, SendResult,
 };
 use crate::ops;
 

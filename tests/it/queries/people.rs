@@ -65,7 +65,10 @@ async fn presence_is_of_live_runtimes(w: World) {
     assert_eq!(there("connected").await, [w.builder.id.clone()]);
     let shown = walk(&w.ann.api, "instances", json!({"agent_id": w.builder.id})).await;
     assert_eq!((shown.len(), shown[0].id()), (1, w.builder.instance.clone()));
-    assert_eq!((&shown[0]["presence"], &shown[0]["progress"], &shown[0]["capabilities"]), (&json!("connected"), &json!({"step": 3}), &json!(["rust"])));
+    assert_eq!(
+        (&shown[0]["presence"], &shown[0]["progress"], &shown[0]["capabilities"]),
+        (&json!("connected"), &json!({"step": 3}), &json!(["rust"]))
+    );
     assert_eq!(walk(&w.ann.api, "instances", json!({})).await.len(), 2);
     assert!(walk(&w.bob.api, "instances", json!({"agent_id": w.builder.id})).await.is_empty());
     assert!(walk(&w.bob.api, "instances", json!({"id": w.builder.instance})).await.is_empty());
@@ -102,7 +105,8 @@ async fn groups_show_no_hidden_membership(w: World) {
 
 async fn roles_are_for_managers_and_those_they_reach(w: World) {
     let role = |name: &'static str| w.owner.api.post("/roles", json!({"name": name, "rules": []}));
-    let (direct, grouped, unbound) = (role("Direct").await.created().id(), role("Grouped").await.created().id(), role("Unbound").await.created().id());
+    let (direct, grouped, unbound) =
+        (role("Direct").await.created().id(), role("Grouped").await.created().id(), role("Unbound").await.created().id());
     let team = w.group("Team", &[&w.ann.id, &w.builder.id]).await;
     for (role, kind, subject) in
         [(&direct, "principal", &w.ann.id), (&direct, "principal", &w.billing.id), (&grouped, "group", &team)]

@@ -137,7 +137,9 @@ async fn idle_poll_ends_with_nothing_and_writes_nothing() {
 
 #[tokio::test]
 async fn poll_of_a_revoked_credential_or_disabled_agent_is_refused_at_once() {
-    for sql in ["UPDATE credentials SET revoked = TRUE WHERE id = 'crd_a'", "UPDATE principals SET disabled = TRUE WHERE id = 'agt_1'"] {
+    for sql in
+        ["UPDATE credentials SET revoked = TRUE WHERE id = 'crd_a'", "UPDATE principals SET disabled = TRUE WHERE id = 'agt_1'"]
+    {
         let bed = Bed::memory().await;
         let core = bed.core();
         let waiting = poll(&core, "ins_a").await;

@@ -46,12 +46,7 @@ pub(crate) fn reusable(tx: &ReadTx<'_>, actor: &Actor, question: &Question<'_>) 
     Ok(None)
 }
 
-fn response(
-    tx: &ReadTx<'_>,
-    actor: &Actor,
-    question: &Question<'_>,
-    row: &AnswerRow,
-) -> Result<Option<Response>, Refusal> {
+fn response(tx: &ReadTx<'_>, actor: &Actor, question: &Question<'_>, row: &AnswerRow) -> Result<Option<Response>, Refusal> {
     let Some(responder) = question.asked.iter().find(|party| party.id == row.responder_id && !party.disabled) else {
         return Ok(None);
     };

@@ -4,16 +4,16 @@
 use std::time::Duration;
 
 use beepgrid::{
-    AckInput, ConversationId, Delivery, DeliveryId, DeliveryKind, DeliveryPayload, ExtendInput, InboxInput, InstanceId, MessageId,
-    PrincipalId, ReleaseInput, Request, RequestId, RequestState, Timestamp,
+    AckInput, ConversationId, Delivery, DeliveryId, DeliveryKind, DeliveryPayload, ExtendInput, InboxInput, InstanceId,
+    MessageId, PrincipalId, ReleaseInput, Request, RequestId, RequestState, Timestamp,
 };
 
 use super::{Want, ack, backoff, extend, glimpse, lease, release};
 use crate::clock::Clock;
 use crate::core::{Core, Settings};
-use crate::service::{Refusal, cursor};
 use crate::service::actor::{Caller, TokenDigest};
 use crate::service::deliveries::{self as rules, New, Pin};
+use crate::service::{Refusal, cursor};
 use crate::store::deliveries::{self, DeliveryRow, Worker};
 use crate::store::{Database, Store, StoreConfig, WriteTx};
 
@@ -121,7 +121,13 @@ impl Bed {
     }
 
     /// Makes a delivery; `place` is a conversation, or a conversation and a pin.
-    pub(crate) async fn make(&self, kind: DeliveryKind, conversation: &str, subject: &str, pin: Option<(&str, bool)>) -> DeliveryId {
+    pub(crate) async fn make(
+        &self,
+        kind: DeliveryKind,
+        conversation: &str,
+        subject: &str,
+        pin: Option<(&str, bool)>,
+    ) -> DeliveryId {
         let conversation = ConversationId::new(conversation);
         let (message, request) = match kind {
             DeliveryKind::Message => (Some(MessageId::new(subject)), None),

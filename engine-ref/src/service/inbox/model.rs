@@ -190,7 +190,17 @@ async fn perform(bed: &Bed, model: &mut Model, witness: &mut Witness, step: Step
                 Some(number) => bed.message(&format!("cnv_{number}")).await,
                 None => bed.make(DeliveryKind::RequestResult, "cnv_0", "req_closed", None).await,
             };
-            let fresh = One { id, conversation, generation: 0, attempts: 0, holder: None, leased_at: now, until: now, due: now, acked: false };
+            let fresh = One {
+                id,
+                conversation,
+                generation: 0,
+                attempts: 0,
+                holder: None,
+                leased_at: now,
+                until: now,
+                due: now,
+                acked: false,
+            };
             model.all.push(fresh);
         }
         Step::Lease { instance, limit } => lease(bed, model, witness, instance, limit).await,

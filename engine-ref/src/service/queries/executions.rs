@@ -25,7 +25,11 @@ impl Source for Executions {
             // There is at most one.
             return Ok(rows::of_request(look.tx, &request.into())?.into_iter().filter(|row| row.id.as_str() > place).collect());
         }
-        Ok(if look.actor.operator { pages::all(look.tx, place, limit)? } else { pages::of(look.tx, &look.actor.id, place, limit)? })
+        Ok(if look.actor.operator {
+            pages::all(look.tx, place, limit)?
+        } else {
+            pages::of(look.tx, &look.actor.id, place, limit)?
+        })
     }
 
     fn place(row: &ExecutionRow) -> String {

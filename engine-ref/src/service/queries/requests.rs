@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::page::{Look, Source, unseen, wire};
 use crate::service::Refusal;
 use crate::service::requests::project::{self, Access, View};
-use crate::store::requests::pages::{self, Source as Ids};
 use crate::store::requests as rows;
+use crate::store::requests::pages::{self, Source as Ids};
 
 /// Requests of one chat that are fetched at a time.
 const CHAT_CHUNK: i64 = 50;
@@ -108,8 +108,7 @@ fn fits(look: &Look<'_>, view: &View) -> Result<bool, Refusal> {
         return Ok(true);
     }
     let seats = rows::audience(look.tx, &row.id)?;
-    let in_conversation =
-        conversation.is_none_or(|id| whole && seats.iter().any(|seat| seat.conversation_id.as_str() == id));
+    let in_conversation = conversation.is_none_or(|id| whole && seats.iter().any(|seat| seat.conversation_id.as_str() == id));
     let knows_all = matches!(view.access, Access::Requester | Access::Operator);
     let to_recipient = recipient.is_none_or(|id| {
         let asked = seats.iter().any(|seat| seat.principal_id.as_str() == id);

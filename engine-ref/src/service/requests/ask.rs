@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use beepgrid::{Action, AskInput, ConversationId, PrincipalKind, RequestId, RequestKind, Response, RuleAction, Target, TargetKind, Timestamp};
+use beepgrid::{
+    Action, AskInput, ConversationId, PrincipalKind, RequestId, RequestKind, Response, RuleAction, Target, TargetKind, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 use super::form;

@@ -14,12 +14,7 @@ const OPERATIONS: [&str; 8] = ["read", "respond", "cancel", "replace", "supersed
 
 /// Fills in what the actor may do with a request, at which version, and the outcomes that it may decide with. Of one that it may
 /// not see all is false.
-pub(crate) fn of_request(
-    tx: &ReadTx<'_>,
-    actor: &Actor,
-    id: &RequestId,
-    result: &mut CapabilityResult,
-) -> Result<(), Refusal> {
+pub(crate) fn of_request(tx: &ReadTx<'_>, actor: &Actor, id: &RequestId, result: &mut CapabilityResult) -> Result<(), Refusal> {
     result.operations = OPERATIONS.iter().map(|name| ((*name).to_owned(), false)).collect::<BTreeMap<_, _>>();
     let Some(view) = project::find(tx, &actor.reader(), id)? else { return Ok(()) };
     let open = view.standing().is_open();

@@ -1,8 +1,8 @@
 //! The ends of a request besides the decision, and what every end has in common.
 
 use beepgrid::{
-    CancelInput, InstanceId, PrincipalId, ReplaceRequestInput, ReplacedRequest, RequestId, RequestState, Response, SupersedeInput,
-    Timestamp,
+    CancelInput, InstanceId, PrincipalId, ReplaceRequestInput, ReplacedRequest, RequestId, RequestState, Response,
+    SupersedeInput, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -23,9 +23,9 @@ mod open;
 pub(crate) mod project;
 mod respond;
 pub(crate) mod state;
-mod trace;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub(crate) use ask::{Made, ask, named, open};
 pub(crate) use batch::{ask_batch, batch_answer};

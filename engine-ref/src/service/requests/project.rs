@@ -8,8 +8,8 @@ use super::state::{Standing, is_due};
 use crate::service::conversations::{Hidden, Reader};
 use crate::service::limits::{CONVERSATION_WINDOW, MAX_SCAN};
 use crate::service::{Refusal, files};
-use crate::store::{ReadTx, answers};
 use crate::store::requests::{self, RequestRow, SeenRow};
+use crate::store::{ReadTx, answers};
 
 /// Sorts after every id.
 const AFTER_ALL_IDS: &str = "req_~";

@@ -7,7 +7,8 @@ pub(crate) const ALL: &str = "SELECT c.*, p.name AS owner_name FROM credentials 
      WHERE c.id > :after ORDER BY c.id LIMIT :limit";
 
 // Index credentials_principal.
-pub(crate) const OF_PRINCIPAL: &str = "SELECT c.*, p.name AS owner_name FROM credentials c JOIN principals p ON p.id = c.principal_id
+pub(crate) const OF_PRINCIPAL: &str =
+    "SELECT c.*, p.name AS owner_name FROM credentials c JOIN principals p ON p.id = c.principal_id
      WHERE c.principal_id = :principal AND c.id > :after ORDER BY c.id LIMIT :limit";
 
 /// Credentials after an id.

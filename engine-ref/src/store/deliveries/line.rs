@@ -102,12 +102,8 @@ pub(super) fn leave(tx: &WriteTx<'_>, left: &DeliveryRow) -> Result<(), StoreErr
 /// Puts a delivery that is live again into its old place, in front of what stood first if that is later.
 pub(super) fn join_again(tx: &WriteTx<'_>, row: &DeliveryRow) -> Result<(), StoreError> {
     // Index: deliveries_line, one entry each.
-    let place: Params<'_> = &[
-        ("id", &row.id),
-        ("position", &row.position),
-        ("agent", &row.agent_id),
-        ("conversation", &row.conversation_id),
-    ];
+    let place: Params<'_> =
+        &[("id", &row.id), ("position", &row.position), ("agent", &row.agent_id), ("conversation", &row.conversation_id)];
     tx.execute(
         "UPDATE deliveries SET waits = EXISTS (
              SELECT 1 FROM deliveries d
@@ -141,11 +137,7 @@ pub(crate) fn is_held_by_other(tx: &ReadTx<'_>, worker: &Worker<'_>, conversatio
 }
 
 /// Whether a line has something that is due.
-pub(crate) fn has_due(
-    tx: &ReadTx<'_>,
-    agent: &PrincipalId,
-    conversation: &ConversationId,
-) -> Result<bool, StoreError> {
+pub(crate) fn has_due(tx: &ReadTx<'_>, agent: &PrincipalId, conversation: &ConversationId) -> Result<bool, StoreError> {
     // Index: deliveries_holding.
     let found = tx.find(
         "SELECT 1 AS due FROM deliveries

@@ -6,8 +6,7 @@ use super::{DeliveryId, DeliveryRow, PrincipalId, ReadTx, RequestId, StoreError,
 pub(crate) const ALL: &str = "SELECT * FROM deliveries WHERE id > :after ORDER BY id LIMIT :limit";
 
 // Index deliveries_set_aside.
-pub(crate) const PARKED: &str =
-    "SELECT * FROM deliveries WHERE state = 'parked' AND id > :after ORDER BY id LIMIT :limit";
+pub(crate) const PARKED: &str = "SELECT * FROM deliveries WHERE state = 'parked' AND id > :after ORDER BY id LIMIT :limit";
 
 // Index deliveries_request: what belongs to one request.
 pub(crate) const OF_REQUEST: &str =

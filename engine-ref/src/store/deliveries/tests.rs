@@ -6,7 +6,11 @@ use super::*;
 use crate::service::inbox::bed::Bed;
 
 /// The steps of a plan.
-pub(super) async fn plan(sql: &'static str, values: &'static [(&'static str, i64)], texts: &'static [&'static str]) -> Vec<String> {
+pub(super) async fn plan(
+    sql: &'static str,
+    values: &'static [(&'static str, i64)],
+    texts: &'static [&'static str],
+) -> Vec<String> {
     let bed = Bed::memory().await;
     let read = bed.store.read(move |tx| {
         let mut params: Vec<(&'static str, &dyn crate::store::ToValue)> = Vec::new();

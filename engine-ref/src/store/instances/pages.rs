@@ -8,8 +8,7 @@ use super::{InstanceRow, ReadTx, StoreError, instance};
 pub(crate) const ALL: &str = "SELECT * FROM instances WHERE id > :after ORDER BY id LIMIT :limit";
 
 // Index instances_agent.
-pub(crate) const OF_AGENT: &str =
-    "SELECT * FROM instances WHERE agent_id = :agent AND id > :after ORDER BY id LIMIT :limit";
+pub(crate) const OF_AGENT: &str = "SELECT * FROM instances WHERE agent_id = :agent AND id > :after ORDER BY id LIMIT :limit";
 
 // Index instances_agent from its end, then credentials_instance for each. The end of a connection's last credential is final.
 pub(crate) const LIVE_OF_AGENT: &str = "SELECT i.* FROM instances i

@@ -7,6 +7,11 @@ pub(crate) const AFTER: &str = "SELECT * FROM messages WHERE conversation_id = :
      ORDER BY sequence LIMIT :limit";
 
 /// Messages of a conversation after a position.
-pub(crate) fn after(tx: &ReadTx<'_>, conversation: &ConversationId, after: i64, limit: i64) -> Result<Vec<MessageRow>, StoreError> {
+pub(crate) fn after(
+    tx: &ReadTx<'_>,
+    conversation: &ConversationId,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<MessageRow>, StoreError> {
     tx.query(AFTER, &[("conversation", conversation), ("after", &after), ("limit", &limit)])?.iter().map(message).collect()
 }

@@ -20,8 +20,6 @@ struct Payload {
     requests: Vec<RequestId>,
     #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
     access: Vec<PrincipalId>,
-    #[serde(rename = "y", default, skip_serializing_if = "std::ops::Not::not")]
-    policy: bool,
     #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
     sequence: Option<i64>,
     #[serde(rename = "v", default, skip_serializing_if = "Vec::is_empty")]
@@ -39,7 +37,6 @@ pub(super) fn payloads(process: &str, signals: &[Signal]) -> Vec<String> {
                 Signal::Work { agent } => payload.work.push(agent.clone()),
                 Signal::RequestClosed { request } => payload.requests.push(request.clone()),
                 Signal::Access { principal } => payload.access.push(principal.clone()),
-                Signal::Policy => payload.policy = true,
                 Signal::Event { sequence } => payload.sequence = payload.sequence.max(Some(*sequence)),
                 Signal::EventFor { reader } => payload.readers.push(reader.clone()),
                 Signal::EventForAll => payload.all_readers = true,
@@ -60,7 +57,6 @@ pub(super) fn signals(process: &str, payload: &str) -> Option<Vec<Signal>> {
     let mut signals: Vec<Signal> = payload.work.into_iter().map(|agent| Signal::Work { agent }).collect();
     signals.extend(payload.requests.into_iter().map(|request| Signal::RequestClosed { request }));
     signals.extend(payload.access.into_iter().map(|principal| Signal::Access { principal }));
-    signals.extend(payload.policy.then_some(Signal::Policy));
     signals.extend(payload.sequence.map(|sequence| Signal::Event { sequence }));
     signals.extend(payload.readers.into_iter().map(|reader| Signal::EventFor { reader }));
     signals.extend(payload.all_readers.then_some(Signal::EventForAll));
@@ -73,7 +69,7 @@ mod tests {
 
     #[test]
     fn payloads_hold_every_signal_and_stay_small() {
-        let mut sent: Vec<Signal> = vec![Signal::Policy, Signal::Event { sequence: i64::MAX }];
+        let mut sent: Vec<Signal> = vec![Signal::EventForAll, Signal::Event { sequence: i64::MAX }];
         for number in 0..500 {
             sent.push(Signal::Work { agent: PrincipalId::new(format!("{number:064}")) });
         }

@@ -8,16 +8,14 @@ use crate::store::{ReadTx, StoreError};
 pub(crate) const ALL: &str = "SELECT id FROM requests WHERE id > :after ORDER BY id LIMIT :limit";
 
 // Index requests_requester.
-pub(crate) const OF_REQUESTER: &str =
-    "SELECT id FROM requests WHERE requester_id = :of AND id > :after ORDER BY id LIMIT :limit";
+pub(crate) const OF_REQUESTER: &str = "SELECT id FROM requests WHERE requester_id = :of AND id > :after ORDER BY id LIMIT :limit";
 
 // Index request_audience_principal.
 pub(crate) const OF_RECIPIENT: &str = "SELECT request_id AS id FROM request_audience
      WHERE principal_id = :of AND request_id > :after ORDER BY request_id LIMIT :limit";
 
 // Index requests_executor.
-pub(crate) const OF_EXECUTOR: &str =
-    "SELECT id FROM requests WHERE executor_id = :of AND id > :after ORDER BY id LIMIT :limit";
+pub(crate) const OF_EXECUTOR: &str = "SELECT id FROM requests WHERE executor_id = :of AND id > :after ORDER BY id LIMIT :limit";
 
 // Index request_audience_conversation: everything asked in a conversation has a seat there.
 pub(crate) const IN_CONVERSATION: &str = "SELECT DISTINCT request_id AS id FROM request_audience

@@ -73,7 +73,8 @@ async fn every_file_is_private() {
         seen.push(file.file_name().unwrap().to_str().unwrap().to_owned());
     }
     seen.sort_unstable();
-    let expected = ["beepgrid.db", "beepgrid.db-shm", "beepgrid.db-wal", "beepgrid.db.before-2", "beepgrid.db.files", "beepgrid.db.lock"];
+    let expected =
+        ["beepgrid.db", "beepgrid.db-shm", "beepgrid.db-wal", "beepgrid.db.before-2", "beepgrid.db.files", "beepgrid.db.lock"];
     assert_eq!(seen, expected);
 }
 

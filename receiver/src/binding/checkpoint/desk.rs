@@ -72,10 +72,8 @@ impl State {
     /// Ends the stay at a boundary or in `next`; what was not fetched goes back, unseen.
     fn leave(&mut self, stage: Stage) {
         self.stage = stage;
-        let back: Vec<(DeliveryId, Verdict)> = std::mem::take(&mut self.arrived)
-            .into_iter()
-            .map(|input| (input.id, Verdict::Refused(Refusal::NotNow)))
-            .collect();
+        let back: Vec<(DeliveryId, Verdict)> =
+            std::mem::take(&mut self.arrived).into_iter().map(|input| (input.id, Verdict::Refused(Refusal::NotNow))).collect();
         if !back.is_empty() {
             self.report(|line| line.verdicts(back));
         }

@@ -162,8 +162,7 @@ impl Disk {
         }
         let mut ownership = Ownership::take(&options.folder)?;
         let file = ownership.database_file()?;
-        let flags =
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let about = file.display().to_string();
         let wrong = |error| storage(&about, error);
         let mut connection = Connection::open_with_flags(&file, flags).map_err(wrong)?;
@@ -196,11 +195,7 @@ impl Disk {
         Ok(done)
     }
 
-    fn read<T>(
-        &self,
-        doing: &str,
-        work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, InboxError> {
+    fn read<T>(&self, doing: &str, work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>) -> Result<T, InboxError> {
         work(&self.connection).map_err(|error| storage(doing, error))
     }
 
@@ -259,10 +254,7 @@ impl InboxStore for SqliteInbox {
     }
 
     async fn set_state(&self, changes: Vec<StateChange>, now: Timestamp) -> Result<Vec<Applied>, InboxError> {
-        self.run("changing states", move |disk| {
-            disk.write("changing states", |tx| rows::set_state(tx, &changes, now))
-        })
-        .await
+        self.run("changing states", move |disk| disk.write("changing states", |tx| rows::set_state(tx, &changes, now))).await
     }
 
     async fn get(&self, id: DeliveryId) -> Result<Option<StoredInput>, InboxError> {

@@ -1,8 +1,6 @@
 //! The SQL of the inbox. Every function that writes runs inside an immediate transaction.
 
-use beepgrid::{
-    ConversationId, Delivery, DeliveryId, DeliveryKind, DeliveryPayload, RequestId, Timestamp,
-};
+use beepgrid::{ConversationId, Delivery, DeliveryId, DeliveryKind, DeliveryPayload, RequestId, Timestamp};
 use rusqlite::{Connection, Error, OptionalExtension as _, Row, named_params};
 
 use super::super::rules::RowState;
@@ -71,9 +69,8 @@ fn insert(tx: &Connection, input: &LiveInput, now: Timestamp) -> Result<bool, Er
 }
 
 fn keep_generation(tx: &Connection, input: &LiveInput) -> Result<(), Error> {
-    let mut statement = tx.prepare_cached(
-        "UPDATE inputs SET generation = :generation, acked = 0 WHERE id = :id AND generation < :generation",
-    )?;
+    let mut statement =
+        tx.prepare_cached("UPDATE inputs SET generation = :generation, acked = 0 WHERE id = :id AND generation < :generation")?;
     statement.execute(named_params! { ":id": input.id.as_str(), ":generation": input.delivery.generation })?;
     Ok(())
 }
@@ -84,9 +81,8 @@ fn close_withdrawn(tx: &Connection, request: &str, now: Timestamp) -> Result<u32
     let mut found = Vec::new();
     for kind in [DeliveryKind::Request, DeliveryKind::RequestWithdrawn] {
         let mut statement = tx.prepare_cached(find)?;
-        let id: Option<String> = statement
-            .query_row(named_params! { ":request": request, ":kind": kind.as_str() }, |row| row.get(0))
-            .optional()?;
+        let id: Option<String> =
+            statement.query_row(named_params! { ":request": request, ":kind": kind.as_str() }, |row| row.get(0)).optional()?;
         let Some(id) = id else { return Ok(0) };
         found.push(DeliveryId::new(id));
     }
@@ -298,12 +294,7 @@ fn stored(row: &Row<'_>) -> Result<StoredInput, Error> {
         attempt: 0,
         leased_until: Timestamp::default(),
         created_at,
-        payload: DeliveryPayload {
-            r#type: kind.clone(),
-            conversation_id: conversation_id.clone(),
-            message: None,
-            request: None,
-        },
+        payload: DeliveryPayload { r#type: kind.clone(), conversation_id: conversation_id.clone(), message: None, request: None },
     });
     delivery.generation = generation;
     Ok(StoredInput {

@@ -53,8 +53,7 @@ pub(super) fn check_and_migrate(connection: &mut Connection, about: &str) -> Res
         return Err(InboxError::new(InboxErrorKind::Corrupt, about).because("the file belongs to another program"));
     }
     tx.execute_batch("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL) STRICT;").map_err(wrong)?;
-    let found: i64 =
-        tx.query_row("SELECT COALESCE(max(version), 0) FROM schema_version", [], |row| row.get(0)).map_err(wrong)?;
+    let found: i64 = tx.query_row("SELECT COALESCE(max(version), 0) FROM schema_version", [], |row| row.get(0)).map_err(wrong)?;
     let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
     if found > known {
         let problem = format!("{about} has schema {found}, this version knows {known}");

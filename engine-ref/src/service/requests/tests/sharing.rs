@@ -1,8 +1,6 @@
 //! Reusable answers at ask time: who gets one at once, and what takes it away.
 
-use beepgrid::{
-    AnswerInput, AskInput, ErrorCode, PermissionRule, PrincipalId, Request, RequestState, ResponseInput, RuleAction,
-};
+use beepgrid::{AnswerInput, AskInput, ErrorCode, PermissionRule, PrincipalId, Request, RequestState, ResponseInput, RuleAction};
 
 use super::on_every_store;
 use super::world::{ANA, BEN, BILLING, BUILDER, OLGA, World, ask_of, code, target};
@@ -59,10 +57,7 @@ async fn a_published_answer_resolves_the_same_question_at_once(world: World) {
     assert_reused(&asked, &answer);
     assert_eq!(world.events(&asked.id).await, ["request.created", "request.resolved"]);
     assert!(world.deliveries(&asked.id).await.is_empty(), "nobody has anything to do, and a person has no inbox");
-    let answer = world
-        .publish(OLGA, AnswerInput::new(&answer.request_id, "region", vec![BUILDER.into()]))
-        .await
-        .unwrap();
+    let answer = world.publish(OLGA, AnswerInput::new(&answer.request_id, "region", vec![BUILDER.into()])).await.unwrap();
     let asked = world.ask(BUILDER, question(BILLING)).await.unwrap();
     assert_reused(&asked, &answer);
     let kinds: Vec<_> = world.deliveries(&asked.id).await.into_iter().map(|(agent, kind, ..)| (agent, kind)).collect();
@@ -116,9 +111,8 @@ async fn in_a_chat_everybody_there_has_to_be_in_the_audience(world: World) {
 async fn only_managers_publish_only_what_they_see(world: World) {
     world.may_ask(BUILDER, &[BILLING]).await;
     let asked = world.ask(BUILDER, question(BILLING)).await.unwrap();
-    let input = |audience: &[&str]| {
-        AnswerInput::new(&asked.id, "region", audience.iter().map(|id| PrincipalId::new(*id)).collect())
-    };
+    let input =
+        |audience: &[&str]| AnswerInput::new(&asked.id, "region", audience.iter().map(|id| PrincipalId::new(*id)).collect());
     assert_eq!(code(world.publish(OLGA, input(&[ANA])).await), (ErrorCode::InvalidRequest, "request_id".to_owned()));
     world.respond(BILLING, &asked.id, ResponseInput::answered(1, "EU")).await.unwrap();
     assert_eq!(code(world.publish(BUILDER, input(&[BILLING])).await).0, ErrorCode::Forbidden);
