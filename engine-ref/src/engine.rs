@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
@@ -192,7 +191,7 @@ impl EngineBuilder {
     /// Runs on the store's writer when everything is written and nothing is committed; a test stops or kills there.
     #[cfg(feature = "testing")]
     pub fn before_commit(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
-        self.hooks.before_commit = Some(Arc::new(hook));
+        self.hooks.before_commit = Some(std::sync::Arc::new(hook));
         self
     }
 

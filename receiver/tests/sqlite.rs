@@ -106,9 +106,9 @@ async fn a_database_reached_through_links_in_another_folder_is_refused() {
         fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
         let (from, to) = (path.join("inbox.db"), other.join("inbox.db"));
         if hard {
-            fs::hard_link(from, to).unwrap()
+            fs::hard_link(from, to).unwrap();
         } else {
-            symlink(from, to).unwrap()
+            symlink(from, to).unwrap();
         }
         assert_eq!(refusal(&other).await, InboxErrorKind::NotPrivate);
     }

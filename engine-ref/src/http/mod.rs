@@ -64,7 +64,7 @@ pub(crate) fn router(core: Core) -> Router {
         .nest("/api/v1", api)
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .fallback(|| async { Refusal::not_found() })
+        .fallback(|| async { error::answer(&ErrorCode::NotFound, "no such path; the API is under /api/v1") })
         .method_not_allowed_fallback(|| async {
             error::answer(&ErrorCode::MethodNotAllowed, "this path exists, but not with this method")
         })
