@@ -217,9 +217,9 @@ async fn the_engines_stop_and_a_reader_that_left_end_it() {
         let streaming = tokio::spawn(async move { run(&mut feed, &frames).await });
         soon(taken.recv()).await;
         if leaves {
-            drop(taken)
+            drop(taken);
         } else {
-            scene.core.stopping().cancel()
+            scene.core.stopping().cancel();
         }
         soon(streaming).await.unwrap();
     }
