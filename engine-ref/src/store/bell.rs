@@ -44,6 +44,7 @@ impl Bell {
         self.0.1.notify_all();
     }
 
+    #[cfg(feature = "postgres")]
     pub(super) fn is_stopped(&self) -> bool {
         self.lock().stopped
     }
