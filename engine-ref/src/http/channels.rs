@@ -6,11 +6,10 @@ use axum::routing::{delete, get, patch, post};
 use axum::{Json, Router};
 use beepgrid::{
     AccountLinkInput, AssistanceSettings, AssistanceUpdate, ConnectionDiagnostics, ConnectionEdit, ConnectionInput,
-    ConnectionSetup, Deleted, DeliveryPreferences, DestinationEdit, DestinationInput, Permission, RoutePreview,
-    RoutePreviewInput,
+    ConnectionSetup, DeliveryPreferences, DestinationEdit, DestinationInput, Permission, RoutePreview, RoutePreviewInput,
 };
 
-use super::answer::{created, done};
+use super::answer::{created, delete_resource, done};
 use super::extract::{Input, MaybeKey, PathId};
 use crate::core::{Core, Keyed};
 use crate::service::actor::{Actor, Caller, Need};
@@ -64,20 +63,6 @@ async fn edit_connection(
         channels::edit_connection(tx, actor, input, &secret)
     };
     core.keyed(&caller, MANAGE, keyed, (id, input), effect, |tx, _, _, id| channels::connection(tx, id)).await.map(done)
-}
-
-/// Deletes what the path names; a replay says the same.
-async fn delete_resource(
-    core: Core,
-    caller: Caller,
-    operation: &'static str,
-    key: Option<String>,
-    id: String,
-    effect: fn(&WriteTx<'_>, &Actor, &str) -> Result<(), Refusal>,
-) -> Result<Response, Refusal> {
-    let keyed = Keyed { operation, key, path: vec![id.clone()] };
-    let effect = move |tx: &WriteTx<'_>, actor: &Actor, id: &String| effect(tx, actor, id);
-    core.keyed(&caller, MANAGE, keyed, id, effect, |_, _, _, ()| Ok(Deleted { deleted: true })).await.map(done)
 }
 
 async fn delete_connection(

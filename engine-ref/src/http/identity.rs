@@ -5,13 +5,13 @@ use axum::response::Response;
 use axum::routing::{delete, get, patch, post, put};
 use axum::{Json, Router};
 use beepgrid::{
-    ContactPermissionsInput, Deleted, GroupEdit, GroupInput, Permission, PrincipalEdit, PrincipalInput, PrincipalKind, QueryPage,
+    ContactPermissionsInput, GroupEdit, GroupInput, Permission, PrincipalEdit, PrincipalInput, PrincipalKind, QueryPage,
     RoleBindingInput, RoleEdit, RoleInput, StatusInput, Workspace,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::answer::{created, done};
+use super::answer::{created, delete_resource, done};
 use super::extract::{Input, MaybeKey, Params, PathId, number};
 use crate::core::{Core, Keyed};
 use crate::service::actor::{Actor, Caller, Need};
@@ -135,20 +135,6 @@ async fn edit_group(
     core.keyed(&caller, MANAGE, keyed, (id, input), policies::edit_group, |tx, actor, _, id| policies::group(tx, actor, id))
         .await
         .map(done)
-}
-
-/// Deletes what the path names; a replay says the same.
-async fn delete_resource(
-    core: Core,
-    caller: Caller,
-    operation: &'static str,
-    key: Option<String>,
-    id: String,
-    effect: fn(&WriteTx<'_>, &Actor, &str) -> Result<(), Refusal>,
-) -> Result<Response, Refusal> {
-    let keyed = Keyed { operation, key, path: vec![id.clone()] };
-    let effect = move |tx: &WriteTx<'_>, actor: &Actor, id: &String| effect(tx, actor, id);
-    core.keyed(&caller, MANAGE, keyed, id, effect, |_, _, _, ()| Ok(Deleted { deleted: true })).await.map(done)
 }
 
 async fn delete_group(
