@@ -107,7 +107,7 @@ pub(crate) fn create(tx: &WriteTx<'_>, new: &New<'_>) -> Result<DeliveryId, Refu
 }
 
 /// Refuses a message or request from `sender` while the agent has 10,000 undelivered ones of it.
-pub(crate) fn check_backlog(tx: &ReadTx<'_>, sender: &PrincipalId, agent: &PrincipalId) -> Result<(), Refusal> {
+fn check_backlog(tx: &ReadTx<'_>, sender: &PrincipalId, agent: &PrincipalId) -> Result<(), Refusal> {
     if deliveries::backlog(tx, sender, agent)? < MAX_BACKLOG {
         return Ok(());
     }

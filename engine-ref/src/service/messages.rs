@@ -178,9 +178,6 @@ pub(crate) fn post(
     content.files.check_free()?;
     let agents: Vec<&Party> =
         present.iter().filter(|party| party.kind == PrincipalKind::Agent && party.id != actor.id && !party.disabled).collect();
-    for agent in &agents {
-        deliveries::check_backlog(tx, &actor.id, &agent.id)?;
-    }
     let id: MessageId = new_id(MessageId::PREFIX);
     let sequence = events::record(
         tx,
