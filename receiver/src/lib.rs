@@ -41,7 +41,7 @@ mod status;
 
 #[cfg(feature = "checkpoint")]
 pub use binding::checkpoint;
-pub use binding::{Capabilities, Evidence, InputBinding, Reconciled, Refusal, Reporter, Submission};
+pub use binding::{Capabilities, Evidence, Handover, InputBinding, Reconciled, Refusal, Reporter, Submission};
 pub use clock::Clock;
 pub use config::{
     BuildError, DEFAULT_BATCH, DEFAULT_CALL_DEADLINE, DEFAULT_MAX_PENDING, DEFAULT_MAX_ROWS, DEFAULT_RESERVE, KEEP_ACCEPTED,

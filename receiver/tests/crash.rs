@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use beepgrid::Client;
 use beepgrid_receiver::{
-    BusyMode, Capabilities, HeldReason, InboxErrorKind, InboxStore, InputBinding, LiveInput, Receiver, Reconciled, Reporter,
-    SqliteInbox, StoredInput, Submission,
+    BusyMode, Capabilities, Handover, HeldReason, InboxErrorKind, InboxStore, InputBinding, LiveInput, Receiver, Reconciled,
+    Reporter, SqliteInbox, StoredInput, Submission,
 };
 use support::http::HttpEngine;
 use support::{message, until};
@@ -51,7 +51,7 @@ impl InputBinding for FileRuntime {
         capabilities
     }
 
-    async fn submit(&self, input: &LiveInput, _mode: BusyMode, _cancel: &CancellationToken) -> Submission {
+    async fn submit(&self, input: &LiveInput, _to: Handover) -> Submission {
         let mut file = OpenOptions::new().append(true).create(true).open(&self.history).unwrap();
         writeln!(file, "{}", input.id).unwrap();
         file.sync_all().unwrap();

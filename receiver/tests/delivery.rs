@@ -153,6 +153,32 @@ async fn a_steer_refused_because_the_turn_ended_starts_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn steering_names_the_turn_it_was_decided_on_and_starting_names_none() {
+    let runtime = Runtime::new().busy().able(|able| able.turn_identity = true);
+    runtime.reply([Reply::Refuse(Refusal::TurnEnded)]);
+    let run = run(BusyMode::Steer, &runtime);
+    runtime.line().turn_id("turn-7");
+    run.deliver([message("m1", "a")]);
+    run.accepted("m1").await;
+    assert_eq!(runtime.calls(), ["m1 steer", "m1 queue"]);
+    assert_eq!(runtime.expected_turns(), [Some("turn-7".to_owned()), None]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn doubt_about_a_runtime_that_recognises_repeats_is_settled_by_a_repeat() {
+    let runtime = Runtime::new().able(|able| able.deduplicates = true);
+    runtime.reply([Reply::LoseSilently]);
+    runtime.reconcile_says([Reconciled::Unknown]);
+    let run = run(BusyMode::Queue, &runtime);
+    run.deliver([message("m1", "a")]);
+    run.accepted("m1").await;
+    assert_eq!(runtime.history(), ["m1"]);
+    assert_eq!(runtime.reconciled(), ["m1"]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_binding_that_panics_leaves_the_row_in_doubt() {
     let runtime = Runtime::new();
     runtime.reply([Reply::Panic]);

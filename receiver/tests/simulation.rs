@@ -12,8 +12,8 @@ use std::time::Duration;
 use beepgrid::Timestamp;
 use beepgrid_receiver::inbox::memory::MemoryInbox;
 use beepgrid_receiver::{
-    BusyMode, Capabilities, Clock, Evidence, InboxStore, InputBinding, LiveInput, Receiver, Reconciled, Refusal, Reporter,
-    RetryPolicy, StoredInput, Submission,
+    BusyMode, Capabilities, Clock, Evidence, Handover, InboxStore, InputBinding, LiveInput, Receiver, Reconciled, Refusal,
+    Reporter, RetryPolicy, StoredInput, Submission,
 };
 use proptest::prelude::*;
 use support::engine::FakeEngine;
@@ -138,7 +138,8 @@ impl InputBinding for ModelHost {
         capabilities
     }
 
-    async fn submit(&self, input: &LiveInput, mode: BusyMode, _cancel: &CancellationToken) -> Submission {
+    async fn submit(&self, input: &LiveInput, to: Handover) -> Submission {
+        let mode = to.mode;
         // A little time, so that crashes and reports fall into the call.
         tokio::time::sleep(Duration::from_millis(7)).await;
         let answer = {

@@ -37,13 +37,18 @@ pub struct Capabilities {
     pub resume: bool,
     /// Can say after a crash whether an input arrived.
     pub reconcile: bool,
-    /// Recognises a repeated id, so that a repeat is harmless.
+    /// Recognises a repeated id, also after a crash, so that a repeat is harmless: what reconcile can't decide is handed over again instead
+    /// of being held.
     pub deduplicates: bool,
     /// Reports when the agent becomes idle or busy. Without it the agent counts as idle.
     pub reports_idle: bool,
     /// Of two inputs that were taken one after the other, the earlier is never lost or handed back alone; lets several inputs of one
     /// conversation be on their way at once.
     pub ordered: bool,
+    /// Names its turns ([`Reporter::turn_id`]) and steers into the named one or none.
+    pub turn_identity: bool,
+    /// The waiter of a request lives on when the runtime or the receiver dies. Without it a result whose waiter is gone goes in as input.
+    pub waiters_survive: bool,
 }
 
 impl Capabilities {
@@ -57,7 +62,36 @@ impl Capabilities {
             deduplicates: false,
             reports_idle: false,
             ordered: false,
+            turn_identity: false,
+            waiters_survive: false,
         }
+    }
+}
+
+/// How the receiver hands an input over; decided on what the binding had reported.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Handover {
+    /// Steer: into the running turn, or as a new one where the runtime decides that atomically. Queue: as the start of a turn of its own.
+    pub mode: BusyMode,
+    /// The turn that ran when this was decided, as [`Reporter::turn_id`] named it; `None` when the host was idle or its turn has no name.
+    /// Steering joins this turn or is refused with [`Refusal::TurnEnded`]: the input then becomes the first of the next turn.
+    pub expected_turn: Option<String>,
+    /// Fires when the receiver stops waiting for the answer; what has gone out by then is [`Submission::Unknown`].
+    pub cancel: CancellationToken,
+}
+
+impl Handover {
+    /// A handover that expects no particular turn.
+    pub fn new(mode: BusyMode, cancel: CancellationToken) -> Self {
+        Self { mode, expected_turn: None, cancel }
+    }
+
+    /// The turn that steering is meant for.
+    #[must_use]
+    pub fn expected_turn(mut self, turn: Option<String>) -> Self {
+        self.expected_turn = turn;
+        self
     }
 }
 
@@ -145,10 +179,8 @@ pub trait InputBinding: Send + Sync + 'static {
     /// Called once when the receiver is built: hands over the line through which the binding reports, and asks what it can do.
     fn attach(&self, reporter: Reporter) -> Capabilities;
 
-    /// Hands one input to the runtime: with [`BusyMode::Steer`] into the running turn (or as a new one, where the runtime decides that
-    /// atomically), with [`BusyMode::Queue`] as the start of a turn of its own. `cancel` fires when the receiver stops waiting; what
-    /// has gone out by then is [`Submission::Unknown`].
-    fn submit(&self, input: &LiveInput, mode: BusyMode, cancel: &CancellationToken) -> impl Future<Output = Submission> + Send;
+    /// Hands one input to the runtime, the way that `to` says.
+    fn submit(&self, input: &LiveInput, to: Handover) -> impl Future<Output = Submission> + Send;
 
     /// Gives the result of a request to whoever waits for it, past everything that is queued.
     fn resume(&self, input: &LiveInput, cancel: &CancellationToken) -> impl Future<Output = Submission> + Send {
@@ -172,8 +204,8 @@ impl<B: InputBinding> InputBinding for Arc<B> {
         B::attach(self, reporter)
     }
 
-    fn submit(&self, input: &LiveInput, mode: BusyMode, cancel: &CancellationToken) -> impl Future<Output = Submission> + Send {
-        B::submit(self, input, mode, cancel)
+    fn submit(&self, input: &LiveInput, to: Handover) -> impl Future<Output = Submission> + Send {
+        B::submit(self, input, to)
     }
 
     fn resume(&self, input: &LiveInput, cancel: &CancellationToken) -> impl Future<Output = Submission> + Send {

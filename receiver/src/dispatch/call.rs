@@ -6,8 +6,8 @@ use std::time::Duration;
 use beepgrid::DeliveryId;
 use tokio_util::sync::CancellationToken;
 
-use crate::binding::{InputBinding, Reconciled, Submission};
-use crate::input::{Attempt, BusyMode, LiveInput, Route, StoredInput};
+use crate::binding::{Handover, InputBinding, Reconciled, Submission};
+use crate::input::{Attempt, LiveInput, Route, StoredInput};
 
 /// What is remembered of a call while it is under way.
 pub(super) struct Call {
@@ -31,14 +31,14 @@ pub(super) enum Outcome {
 pub(super) async fn submit<B: InputBinding>(
     binding: Arc<B>,
     input: LiveInput,
-    mode: Option<BusyMode>,
+    to: Option<Handover>,
     deadline: Duration,
     cancel: CancellationToken,
 ) -> Outcome {
     let _cancelled_at_the_end = cancel.clone().drop_guard();
     let answer = async {
-        match mode {
-            Some(mode) => binding.submit(&input, mode, &cancel).await,
+        match to {
+            Some(to) => binding.submit(&input, to).await,
             None => binding.resume(&input, &cancel).await,
         }
     };

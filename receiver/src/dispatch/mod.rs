@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::call::{Call, Outcome};
 use self::table::Table;
-use crate::binding::{Capabilities, HostState, InputBinding, Reporter, Settled, Snapshot, Work};
+use crate::binding::{Capabilities, Handover, HostState, InputBinding, Reporter, Settled, Snapshot, Work};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::hooks;
@@ -266,7 +266,11 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         self.table.calling(&id, revision, attempts);
         hooks::reached(hooks::MARKED);
         let call = Call { id, route: Some(route), attempt: Some(attempt), for_result: mode.is_none(), epoch, turn: host.turn };
-        let work = call::submit(Arc::clone(&self.parts.binding), stored.input, mode, self.deadline(), cancel.child_token());
+        let cancel = cancel.child_token();
+        // Only running work can be the wrong turn: an idle host has none.
+        let expected = host.turn_id.clone().filter(|_| route == Route::Steer);
+        let to = mode.map(|mode| Handover::new(mode, cancel.clone()).expected_turn(expected));
+        let work = call::submit(Arc::clone(&self.parts.binding), stored.input, to, self.deadline(), cancel);
         let task = self.calls.spawn(work);
         self.under_way.insert(task.id(), call);
         Step::Again

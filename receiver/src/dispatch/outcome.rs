@@ -70,6 +70,9 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         match answer {
             Reconciled::Accepted => self.record(id, NextState::Accepted),
             Reconciled::Retry => self.again(id, "it did not arrive".to_owned(), 1),
+            Reconciled::Unknown if self.parts.capabilities.deduplicates => {
+                self.again(id, "nobody can say whether it arrived; a repeat is harmless".to_owned(), 1);
+            }
             Reconciled::Unknown => {
                 self.table.set_phase(id, Phase::Undecided { asked: Some(call.turn) });
                 let Some(note) = self.table.note_mut(id) else { return };

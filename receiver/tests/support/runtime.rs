@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use beepgrid_receiver::{
-    BusyMode, Capabilities, Evidence, InputBinding, LiveInput, Reconciled, Refusal, Reporter, StoredInput, Submission,
+    Capabilities, Evidence, Handover, InputBinding, LiveInput, Reconciled, Refusal, Reporter, StoredInput, Submission,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,7 @@ pub(crate) enum Reply {
 struct State {
     replies: VecDeque<Reply>,
     calls: Vec<(String, &'static str)>,
+    expected: Vec<Option<String>>,
     memory: Vec<String>,
     history: Vec<String>,
     reconciled: Vec<String>,
@@ -85,6 +86,11 @@ impl Runtime {
     /// Every call so far: `m1 queue`, `m2 steer`, `r3 resume`.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.state().calls.iter().map(|(id, how)| format!("{id} {how}")).collect()
+    }
+
+    /// The turn that each submission was meant for.
+    pub(crate) fn expected_turns(&self) -> Vec<Option<String>> {
+        self.state().expected.clone()
     }
 
     pub(crate) fn history(&self) -> Vec<String> {
@@ -153,8 +159,9 @@ impl InputBinding for Runtime {
         self.capabilities
     }
 
-    async fn submit(&self, input: &LiveInput, mode: BusyMode, _cancel: &CancellationToken) -> Submission {
-        self.call(input, mode.as_str()).await
+    async fn submit(&self, input: &LiveInput, to: Handover) -> Submission {
+        self.state().expected.push(to.expected_turn);
+        self.call(input, to.mode.as_str()).await
     }
 
     async fn resume(&self, input: &LiveInput, _cancel: &CancellationToken) -> Submission {

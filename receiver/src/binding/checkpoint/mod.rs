@@ -52,8 +52,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::desk::Desk;
 pub use self::host::{Answer, Batch, Host, Turn};
-use super::{Capabilities, Evidence, InputBinding, Reconciled, Refusal, Reporter, Submission};
-use crate::input::{BusyMode, LiveInput, StoredInput};
+use super::{Capabilities, Evidence, Handover, InputBinding, Reconciled, Refusal, Reporter, Submission};
+use crate::input::{LiveInput, StoredInput};
 
 /// Inputs that one checkpoint hands over at most, unless set otherwise.
 pub const DEFAULT_MAX_BATCH: usize = 32;
@@ -197,11 +197,13 @@ impl InputBinding for CheckpointBinding {
             deduplicates: false,
             reports_idle: true,
             ordered: true,
+            turn_identity: false,
+            waiters_survive: false,
         }
     }
 
-    async fn submit(&self, input: &LiveInput, mode: BusyMode, _cancel: &CancellationToken) -> Submission {
-        taken(self.desk.hand_over(input, mode))
+    async fn submit(&self, input: &LiveInput, to: Handover) -> Submission {
+        taken(self.desk.hand_over(input, to.mode))
     }
 
     async fn resume(&self, input: &LiveInput, _cancel: &CancellationToken) -> Submission {
