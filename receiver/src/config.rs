@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use beepgrid::Timestamp;
 
+use crate::binding::Capabilities;
 use crate::input::BusyMode;
 
 /// Ordinary inputs that may wait here before intake leaves the rest with the engine.
@@ -122,6 +123,18 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Whether a binding can do what the mode asks for.
+    pub(crate) fn suits(&self, binding: &str, capabilities: Capabilities) -> Result<(), BuildError> {
+        let binding = || binding.to_owned();
+        match self.mode {
+            BusyMode::Steer if !capabilities.steer => Err(BuildError::CannotSteer { binding: binding() }),
+            BusyMode::Queue if !capabilities.reports_idle && !capabilities.durable_queue => {
+                Err(BuildError::CannotQueue { binding: binding() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         let checks = [
             (self.max_pending >= 1, "max_pending", "at least 1"),

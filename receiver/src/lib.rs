@@ -22,7 +22,7 @@
 //!
 //! [`Receiver`] runs intake (engine to inbox) and dispatch (inbox to runtime) side by side; neither waits for the other until
 //! [`ReceiverBuilder::max_pending`] is reached. [`SqliteInbox`] is the durable [`InboxStore`]. An [`InputBinding`] is the way into one runtime; the
-//! [`checkpoint`] binding serves hosts that own their loop. [`engine::Source`] is what the receiver needs of the engine; [`beepgrid::Client`] is one.
+//! [`checkpoint`] binding serves hosts that own their loop; a [`SessionRoute`] serves runtimes with a session for each conversation. [`engine::Source`] is what the receiver needs of the engine; [`beepgrid::Client`] is one.
 
 pub mod binding;
 mod clock;
@@ -37,6 +37,7 @@ mod input;
 mod intake;
 mod receiver;
 mod schedule;
+mod sessions;
 mod status;
 
 #[cfg(feature = "checkpoint")]
@@ -51,5 +52,6 @@ pub use inbox::{InboxError, InboxErrorKind, InboxStore, SqliteInbox};
 pub use input::{
     Attempt, BusyMode, Content, Held, HeldReason, InputState, LiveInput, Resolution, Route, StoredInput, UnknownBusyMode,
 };
-pub use receiver::{Handle, Receiver, ReceiverBuilder, RunError};
+pub use receiver::{BySession, Handle, Receiver, ReceiverBuilder, RunError};
+pub use sessions::{RouteError, SessionRoute};
 pub use status::{IntakeState, Status};

@@ -1,40 +1,52 @@
 //! The receiver itself: built, run, watched.
 
 use std::collections::hash_map::RandomState;
+use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use beepgrid::DeliveryId;
+use beepgrid::{ConversationId, DeliveryId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::binding::{Capabilities, InputBinding, Reporter};
+use crate::binding::{Capabilities, InputBinding, Reporter, Settled};
 use crate::clock::Clock;
 use crate::config::{BuildError, Config, RetryPolicy};
 use crate::credential::Renewal;
-use crate::dispatch::{Dispatcher, Parts, Signals};
+use crate::dispatch::{Dispatcher, Parts, Shared, Signals};
 use crate::engine::{Source, SourceError};
 use crate::inbox::{InboxError, InboxStore};
 use crate::input::{BusyMode, Resolution, StoredInput};
 use crate::intake::{Ended, Intake, State};
+use crate::sessions::{SessionRoute, Sessions};
 use crate::status::{Status, StatusBoard};
 
-/// Receives for one agent runtime: takes deliveries into its inbox and hands them to a binding.
-#[derive(Debug)]
-pub struct Receiver<S, I, B> {
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Hands over what is in the inbox until the token fires.
+type Outlet<I> = Box<dyn FnOnce(Shared<I>, CancellationToken) -> Work + Send>;
+
+/// Receives for one agent: takes deliveries into its inbox and hands them to a binding, or to one for each native session.
+pub struct Receiver<S, I> {
     source: Arc<S>,
-    inbox: Arc<I>,
-    binding: Arc<B>,
-    line: Reporter,
-    capabilities: Capabilities,
-    config: Config,
-    clock: Clock,
-    status: Arc<StatusBoard>,
-    signals: Arc<Signals>,
+    shared: Shared<I>,
+    outlet: Option<Outlet<I>>,
+    /// The line of a single binding.
+    line: Option<Reporter>,
+    capabilities: Option<Capabilities>,
 }
 
-/// Settings for a [`Receiver`].
+impl<S, I> fmt::Debug for Receiver<S, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("config", &self.shared.config)
+            .field("capabilities", &self.capabilities)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings for a [`Receiver`]. `B` is an [`InputBinding`], or [`BySession`] of a [`SessionRoute`].
 #[derive(Debug)]
 pub struct ReceiverBuilder<S, I, B> {
     source: S,
@@ -43,6 +55,10 @@ pub struct ReceiverBuilder<S, I, B> {
     config: Config,
     clock: Clock,
 }
+
+/// A route in the place of a binding; see [`Receiver::by_session`].
+#[derive(Debug)]
+pub struct BySession<R>(R);
 
 /// Why [`Receiver::run`] ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +72,7 @@ pub enum RunError {
     Inbox(#[source] InboxError),
 }
 
-impl<S: Source, I: InboxStore, B: InputBinding> ReceiverBuilder<S, I, B> {
+impl<S: Source, I: InboxStore, B> ReceiverBuilder<S, I, B> {
     /// How ordinary input reaches a busy agent; queue by default.
     #[must_use]
     pub fn mode(mut self, mode: BusyMode) -> Self {
@@ -127,56 +143,84 @@ impl<S: Source, I: InboxStore, B: InputBinding> ReceiverBuilder<S, I, B> {
         self
     }
 
+    fn receiver(self, outlet: impl FnOnce(B) -> Outlet<I>) -> Receiver<S, I> {
+        let shared = Shared {
+            inbox: Arc::new(self.inbox),
+            status: Arc::new(StatusBoard::new(self.config.mode)),
+            config: self.config,
+            clock: self.clock,
+            signals: Arc::new(Signals::new()),
+            run: run_name(),
+        };
+        let outlet = Some(outlet(self.binding));
+        Receiver { source: Arc::new(self.source), shared, outlet, line: None, capabilities: None }
+    }
+}
+
+impl<S: Source, I: InboxStore, B: InputBinding> ReceiverBuilder<S, I, B> {
     /// Checks the settings against each other and against what the binding can do, and attaches the binding.
     ///
     /// # Errors
     /// [`BuildError::CannotSteer`] for steer on a queue-only binding, [`BuildError::CannotQueue`] for the opposite, and settings that make
     /// no sense.
-    pub fn build(self) -> Result<Receiver<S, I, B>, BuildError> {
+    pub fn build(self) -> Result<Receiver<S, I>, BuildError> {
         self.config.check()?;
         let line = Reporter::new();
         let capabilities = self.binding.attach(line.clone());
-        let binding = || self.binding.name().to_owned();
-        match self.config.mode {
-            BusyMode::Steer if !capabilities.steer => return Err(BuildError::CannotSteer { binding: binding() }),
-            BusyMode::Queue if !capabilities.reports_idle && !capabilities.durable_queue => {
-                return Err(BuildError::CannotQueue { binding: binding() });
-            }
-            _ => {}
-        }
-        Ok(Receiver {
-            source: Arc::new(self.source),
-            inbox: Arc::new(self.inbox),
-            binding: Arc::new(self.binding),
-            line,
-            capabilities,
-            status: Arc::new(StatusBoard::new(self.config.mode)),
-            config: self.config,
-            clock: self.clock,
-            signals: Arc::new(Signals::new()),
-        })
+        self.config.suits(self.binding.name(), capabilities)?;
+        let reporter = line.clone();
+        let mut receiver = self.receiver(|binding| {
+            let parts = Parts { binding: Arc::new(binding), line: reporter, capabilities, session: None };
+            Box::new(|shared, stop| Box::pin(async move { Dispatcher::new(shared, parts).run(&stop).await }))
+        });
+        receiver.line = Some(line);
+        receiver.capabilities = Some(capabilities);
+        Ok(receiver)
     }
 }
 
-impl<S: Source, I: InboxStore, B: InputBinding> Receiver<S, I, B> {
+impl<S: Source, I: InboxStore, R: SessionRoute> ReceiverBuilder<S, I, BySession<R>> {
+    /// Checks the settings against each other. What a session's binding can do is checked when the session is opened; one that can't do what
+    /// the mode asks for is shown in [`Status::last_error`], and its input waits.
+    ///
+    /// # Errors
+    /// Settings that make no sense.
+    pub fn build(self) -> Result<Receiver<S, I>, BuildError> {
+        self.config.check()?;
+        Ok(self.receiver(|BySession(route)| {
+            Box::new(|shared, stop| Box::pin(async move { Sessions::new(shared, route).run(&stop).await }))
+        }))
+    }
+}
+
+impl<S: Source, I: InboxStore> Receiver<S, I> {
     /// A receiver that leases from `source` (a [`beepgrid::Client`] with a worker credential), keeps in `inbox` and hands over through
     /// `binding`.
-    pub fn builder(source: S, inbox: I, binding: B) -> ReceiverBuilder<S, I, B> {
+    pub fn builder<B: InputBinding>(source: S, inbox: I, binding: B) -> ReceiverBuilder<S, I, B> {
         ReceiverBuilder { source, inbox, binding, config: Config::default(), clock: Clock::default() }
+    }
+
+    /// The same for a runtime with several sessions: `route` says which one a conversation belongs to, and opens it.
+    pub fn by_session<R: SessionRoute>(source: S, inbox: I, route: R) -> ReceiverBuilder<S, I, BySession<R>> {
+        ReceiverBuilder { source, inbox, binding: BySession(route), config: Config::default(), clock: Clock::default() }
     }
 
     /// What the receiver is doing, from now on.
     pub fn status(&self) -> watch::Receiver<Status> {
-        self.status.subscribe()
+        self.shared.status.subscribe()
     }
 
     /// What a person needs while the receiver runs: what is held, and decisions about it.
     pub fn handle(&self) -> Handle<I> {
-        Handle { inbox: Arc::clone(&self.inbox), signals: Arc::clone(&self.signals), clock: self.clock.clone() }
+        Handle {
+            inbox: Arc::clone(&self.shared.inbox),
+            signals: Arc::clone(&self.shared.signals),
+            clock: self.shared.clock.clone(),
+        }
     }
 
-    /// What the binding said it can do.
-    pub fn capabilities(&self) -> Capabilities {
+    /// What the binding said it can do; `None` with a [`SessionRoute`], where every session has its own.
+    pub fn capabilities(&self) -> Option<Capabilities> {
         self.capabilities
     }
 
@@ -187,41 +231,37 @@ impl<S: Source, I: InboxStore, B: InputBinding> Receiver<S, I, B> {
     ///
     /// # Errors
     /// [`RunError::Refused`] when the engine says no for good (401, 403 and other 4xx); [`RunError::Inbox`] when the inbox is lost.
-    pub async fn run(self, cancel: CancellationToken) -> Result<(), RunError> {
+    pub async fn run(mut self, cancel: CancellationToken) -> Result<(), RunError> {
         let stop = cancel.child_token();
+        let shared = self.shared.clone();
         let intake = Intake {
             source: Arc::clone(&self.source),
-            inbox: Arc::clone(&self.inbox),
-            config: self.config.clone(),
-            clock: self.clock.clone(),
-            status: Arc::clone(&self.status),
-            signals: Arc::clone(&self.signals),
+            inbox: Arc::clone(&shared.inbox),
+            config: shared.config.clone(),
+            clock: shared.clock.clone(),
+            status: Arc::clone(&shared.status),
+            signals: Arc::clone(&shared.signals),
             state: State::default(),
         };
         let renewal = Renewal {
             source: Arc::clone(&self.source),
-            clock: self.clock.clone(),
-            status: Arc::clone(&self.status),
-            retry: self.config.reconnect,
+            clock: shared.clock.clone(),
+            status: Arc::clone(&shared.status),
+            retry: shared.config.reconnect,
         };
-        let dispatcher = Dispatcher::new(Parts {
-            inbox: Arc::clone(&self.inbox),
-            binding: Arc::clone(&self.binding),
-            line: self.line.clone(),
-            capabilities: self.capabilities,
-            config: self.config.clone(),
-            clock: self.clock.clone(),
-            status: Arc::clone(&self.status),
-            signals: Arc::clone(&self.signals),
-            run: run_name(),
-        });
         let taking = async {
             let ended = intake.run(&stop).await;
             stop.cancel();
             ended
         };
-        let (ended, (), ()) = tokio::join!(taking, dispatcher.run(&stop), renewal.run(&stop));
-        self.status.stopped();
+        let outlet = self.outlet.take();
+        let handing_over = async {
+            if let Some(outlet) = outlet {
+                outlet(shared, stop.clone()).await;
+            }
+        };
+        let (ended, (), ()) = tokio::join!(taking, handing_over, renewal.run(&stop));
+        self.shared.status.stopped();
         match ended {
             Ended::Cancelled => Ok(()),
             Ended::Refused(error) => Err(RunError::Refused(error)),
@@ -230,10 +270,12 @@ impl<S: Source, I: InboxStore, B: InputBinding> Receiver<S, I, B> {
     }
 }
 
-impl<S, I, B> Drop for Receiver<S, I, B> {
+impl<S, I> Drop for Receiver<S, I> {
     fn drop(&mut self) {
         // A run that was dropped in the middle, or never began: a host that waits must not wait for ever.
-        self.line.settle(crate::binding::Settled::Ended);
+        if let Some(line) = &self.line {
+            line.settle(Settled::Ended);
+        }
     }
 }
 
@@ -279,6 +321,17 @@ impl<I: InboxStore> Handle<I> {
     /// Those of the inbox.
     pub async fn pending(&self, limit: u32) -> Result<Vec<StoredInput>, InboxError> {
         self.inbox.pending(limit).await
+    }
+
+    /// Gives a conversation to a native session before its first input comes, so that the result of a request goes to the session that asked;
+    /// returns the session that it has, which is an earlier one if there is. For receivers with a [`SessionRoute`].
+    ///
+    /// # Errors
+    /// Those of the inbox.
+    pub async fn remember_session(&self, conversation: &ConversationId, session: &str) -> Result<String, InboxError> {
+        let session = self.inbox.remember_session(conversation.clone(), session.to_owned(), self.clock.now()).await?;
+        Signals::raise(&self.signals.changed);
+        Ok(session)
     }
 
     /// Carries out a decision on a held input, at once.

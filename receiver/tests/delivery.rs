@@ -268,7 +268,8 @@ async fn a_withdrawal_closes_a_waiting_request_and_informs_about_a_taken_one() {
 
 #[test]
 fn a_queue_only_binding_asked_to_steer_is_refused_when_built() {
-    let build = |mode, runtime| Receiver::builder(FakeEngine::new(), MemoryInbox::new(), runtime).mode(mode).build().err();
+    let build =
+        |mode, runtime: Runtime| Receiver::builder(FakeEngine::new(), MemoryInbox::new(), runtime).mode(mode).build().err();
     let queue_only = Runtime::new().able(|able| able.steer = false);
     assert!(matches!(build(BusyMode::Steer, queue_only.clone()), Some(BuildError::CannotSteer { .. })));
     assert_eq!(build(BusyMode::Queue, queue_only), None);

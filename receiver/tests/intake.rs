@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use beepgrid::{DeliveryId, DeliveryKind, Timestamp};
+use beepgrid::{ConversationId, DeliveryId, DeliveryKind, Timestamp};
 use beepgrid_receiver::engine::{CredentialLife, Leases, SourceError, SourceErrorKind};
 use beepgrid_receiver::inbox::memory::MemoryInbox;
 use beepgrid_receiver::inbox::{Applied, Counts, InboxErrorKind, OpenInput, PutReport, StateChange};
@@ -300,6 +300,15 @@ impl InboxStore for Full {
 
     async fn resolve(&self, id: DeliveryId, resolution: Resolution, now: Timestamp) -> Result<(), InboxError> {
         self.inbox.resolve(id, resolution, now).await
+    }
+
+    async fn remember_session(
+        &self,
+        conversation: ConversationId,
+        session: String,
+        now: Timestamp,
+    ) -> Result<String, InboxError> {
+        self.inbox.remember_session(conversation, session, now).await
     }
 
     async fn counts(&self) -> Result<Counts, InboxError> {

@@ -22,7 +22,7 @@ use crate::binding::{Capabilities, Handover, HostState, InputBinding, Reporter, 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::hooks;
-use crate::inbox::{Applied, InboxError, InboxStore, NextState, StateChange};
+use crate::inbox::{Applied, InboxError, InboxStore, NextState, OpenInput, StateChange};
 use crate::input::{Attempt, BusyMode, Content, HeldReason, InputState, Route, StoredInput};
 use crate::schedule::{self, Action, Lane, Phase, View};
 use crate::status::{Part, StatusBoard};
@@ -49,12 +49,9 @@ impl Signals {
     }
 }
 
-/// What the dispatcher is built from.
-pub(crate) struct Parts<I, B> {
+/// What all parts of a receiver have in common.
+pub(crate) struct Shared<I> {
     pub(crate) inbox: Arc<I>,
-    pub(crate) binding: Arc<B>,
-    pub(crate) line: Reporter,
-    pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) status: Arc<StatusBoard>,
@@ -63,8 +60,31 @@ pub(crate) struct Parts<I, B> {
     pub(crate) run: String,
 }
 
+impl<I> Clone for Shared<I> {
+    fn clone(&self) -> Self {
+        Self {
+            inbox: Arc::clone(&self.inbox),
+            config: self.config.clone(),
+            clock: self.clock.clone(),
+            status: Arc::clone(&self.status),
+            signals: Arc::clone(&self.signals),
+            run: self.run.clone(),
+        }
+    }
+}
+
+/// The runtime's end of a dispatcher.
+pub(crate) struct Parts<B> {
+    pub(crate) binding: Arc<B>,
+    pub(crate) line: Reporter,
+    pub(crate) capabilities: Capabilities,
+    /// Whose conversations it hands over; `None` is all.
+    pub(crate) session: Option<String>,
+}
+
 pub(crate) struct Dispatcher<I, B> {
-    parts: Parts<I, B>,
+    shared: Shared<I>,
+    parts: Parts<B>,
     table: Table,
     calls: JoinSet<Outcome>,
     under_way: HashMap<Id, Call>,
@@ -92,8 +112,9 @@ enum Step {
 }
 
 impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
-    pub(crate) fn new(parts: Parts<I, B>) -> Self {
+    pub(crate) fn new(shared: Shared<I>, parts: Parts<B>) -> Self {
         Self {
+            shared,
             parts,
             table: Table::default(),
             calls: JoinSet::new(),
@@ -110,7 +131,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     /// Works until `cancel` fires, then records what is still to be had and ends.
     pub(crate) async fn run(mut self, cancel: &CancellationToken) {
         let mut epochs = self.parts.line.watch();
-        let mut changes = self.parts.signals.changed.subscribe();
+        let mut changes = self.shared.signals.changed.subscribe();
         self.interruptions = self.parts.line.snapshot(|_| true).interruptions;
         while !cancel.is_cancelled() {
             epochs.mark_unchanged();
@@ -136,7 +157,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     }
 
     fn sleep_until(&self, until: Option<Timestamp>) -> impl Future<Output = ()> + use<I, B> {
-        let wait = until.map(|at| at.since(self.parts.clock.now()));
+        let wait = until.map(|at| at.since(self.shared.clock.now()));
         async move {
             match wait {
                 // A little more than asked for, so that the wall clock has surely arrived too.
@@ -152,8 +173,8 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             self.finished(done);
         }
         if self.stale {
-            match self.parts.inbox.open().await {
-                Ok(rows) => self.table.load(rows),
+            match self.shared.inbox.open().await {
+                Ok(rows) => self.table.load(self.mine(rows)),
                 Err(error) => return self.failed("reading the inbox", &error),
             }
             self.stale = false;
@@ -178,6 +199,14 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         }
     }
 
+    /// The rows that this dispatcher hands over.
+    fn mine(&self, mut rows: Vec<OpenInput>) -> Vec<OpenInput> {
+        if self.parts.session.is_some() {
+            rows.retain(|row| row.session == self.parts.session);
+        }
+        rows
+    }
+
     fn decide(&self, host: &HostState, epoch: u64) -> Action {
         let (results, inputs): (Vec<&Call>, Vec<&Call>) = self.under_way.values().partition(|call| call.for_result);
         schedule::next(&View {
@@ -186,9 +215,9 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             idle_is_known: self.parts.capabilities.reports_idle || self.presumed.is_some(),
             epoch,
             capabilities: self.parts.capabilities,
-            mode: self.parts.config.mode,
-            retry: &self.parts.config.retry,
-            now: self.parts.clock.now(),
+            mode: self.shared.config.mode,
+            retry: &self.shared.config.retry,
+            now: self.shared.clock.now(),
             input_call: !inputs.is_empty(),
             result_call: !results.is_empty(),
         })
@@ -197,7 +226,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     /// The host as reported, or as the binding's last answer lets conclude while nothing was reported since.
     fn presume(&mut self, snapshot: &Snapshot) -> HostState {
         let mut host = snapshot.host.clone();
-        let now = self.parts.clock.now();
+        let now = self.shared.clock.now();
         self.presumed = self.presumed.take().filter(|presumed| presumed.epoch == snapshot.epoch && now < presumed.until);
         if let Some(presumed) = &self.presumed {
             host.work = presumed.work;
@@ -207,9 +236,9 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
 
     async fn wait(&mut self, epoch: u64, until: Option<Timestamp>) -> Step {
         if std::mem::take(&mut self.count) {
-            match self.parts.inbox.counts().await {
-                Ok(counts) => self.parts.status.counts(counts),
-                Err(error) => self.parts.status.failed(Part::Inbox, "counting", &error),
+            match self.shared.inbox.counts().await {
+                Ok(counts) => self.shared.status.counts(counts),
+                Err(error) => self.shared.status.failed(Part::Inbox, "counting", &error),
             }
         }
         self.settle(epoch);
@@ -234,7 +263,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         cancel: &CancellationToken,
     ) -> Step {
         hooks::reached(hooks::PICKED);
-        let Some(stored) = (match self.parts.inbox.get(id.clone()).await {
+        let Some(stored) = (match self.shared.inbox.get(id.clone()).await {
             Ok(stored) => stored,
             Err(error) => return self.failed("reading an input", &error),
         }) else {
@@ -253,7 +282,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         let attempt = self.attempt(&stored, route, host);
         let to = NextState::Submitting(attempt.clone());
         let change = StateChange { id: id.clone(), revision: stored.revision, to };
-        let applied = match self.parts.inbox.set_state(vec![change], self.parts.clock.now()).await {
+        let applied = match self.shared.inbox.set_state(vec![change], self.shared.clock.now()).await {
             Ok(applied) => applied,
             Err(error) => return self.failed("marking an input", &error),
         };
@@ -277,7 +306,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     }
 
     async fn reconcile(&mut self, id: DeliveryId, host: &HostState, epoch: u64, cancel: &CancellationToken) -> Step {
-        let stored = match self.parts.inbox.get(id.clone()).await {
+        let stored = match self.shared.inbox.get(id.clone()).await {
             Ok(Some(stored)) => stored,
             Ok(None) => {
                 self.stale = true;
@@ -296,7 +325,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
 
     fn attempt(&self, stored: &StoredInput, route: Route, host: &HostState) -> Attempt {
         let number = stored.attempts.saturating_add(1);
-        let mut attempt = Attempt::new(number, self.parts.run.clone(), self.parts.clock.now(), route);
+        let mut attempt = Attempt::new(number, self.shared.run.clone(), self.shared.clock.now(), route);
         attempt.session.clone_from(&host.session);
         attempt.process.clone_from(&host.process);
         attempt.turn.clone_from(&host.turn_id);
@@ -316,7 +345,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     }
 
     fn deadline(&self) -> Duration {
-        self.parts.config.call_deadline
+        self.shared.config.call_deadline
     }
 
     /// Writes the backlog, in one transaction.
@@ -329,7 +358,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             .iter()
             .map(|(id, to)| StateChange { id: id.clone(), revision: self.table.revision(id), to: to.clone() })
             .collect();
-        let applied = self.parts.inbox.set_state(changes.clone(), self.parts.clock.now()).await?;
+        let applied = self.shared.inbox.set_state(changes.clone(), self.shared.clock.now()).await?;
         self.backlog.clear();
         self.works();
         self.count = true;
@@ -339,26 +368,26 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
                 Applied::Withdrawn | Applied::Superseded => self.stale = true,
             }
         }
-        Signals::raise(&self.parts.signals.freed);
+        Signals::raise(&self.shared.signals.freed);
         Ok(())
     }
 
     fn works(&mut self) {
         self.failures = 0;
-        self.parts.status.works(Part::Inbox);
+        self.shared.status.works(Part::Inbox);
     }
 
     /// The inbox can't be used: shown, and tried again after a while. Nothing is handed over meanwhile.
     fn failed(&mut self, doing: &str, error: &InboxError) -> Step {
         self.failures = self.failures.saturating_add(1);
-        self.parts.status.failed(Part::Inbox, doing, error);
-        let wait = self.parts.config.reconnect.delay(self.failures);
-        Step::Wait(Some(self.parts.clock.now().plus(wait)))
+        self.shared.status.failed(Part::Inbox, doing, error);
+        let wait = self.shared.config.reconnect.delay(self.failures);
+        Step::Wait(Some(self.shared.clock.now().plus(wait)))
     }
 
     /// Gives calls in flight a moment, lets the binding give back what was not fetched, and records all of it.
     async fn wind_down(&mut self) {
-        let end = tokio::time::Instant::now() + self.parts.config.shutdown_grace;
+        let end = tokio::time::Instant::now() + self.shared.config.shutdown_grace;
         while let Ok(Some(done)) = tokio::time::timeout_at(end, self.calls.join_next_with_id()).await {
             self.finished(done);
         }
@@ -367,10 +396,10 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         let snapshot = self.parts.line.snapshot(|_| false);
         self.hear(&snapshot);
         if let Err(error) = self.flush().await {
-            self.parts.status.failed(Part::Inbox, "recording at the end", &error);
+            self.shared.status.failed(Part::Inbox, "recording at the end", &error);
         }
-        if let Ok(counts) = self.parts.inbox.counts().await {
-            self.parts.status.counts(counts);
+        if let Ok(counts) = self.shared.inbox.counts().await {
+            self.shared.status.counts(counts);
         }
     }
 

@@ -18,7 +18,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         let (task, outcome) = match done {
             Ok((task, outcome)) => (task, Some(outcome)),
             Err(error) => {
-                self.parts.status.failed(Part::Binding, "calling the binding", &error);
+                self.shared.status.failed(Part::Binding, "calling the binding", &error);
                 (error.id(), None)
             }
         };
@@ -150,21 +150,21 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     }
 
     fn not_an_attempt_before_long(&mut self, id: &DeliveryId) {
-        let at = self.parts.clock.now().plus(self.parts.config.retry.first_delay);
+        let at = self.shared.clock.now().plus(self.shared.config.retry.first_delay);
         self.record(id, NextState::Pending { counted: false, next_attempt_at: Some(at), error: None });
     }
 
     /// Counts the attempt: tries again after a while, or holds the row for a person. `free` attempts come back without a wait.
     fn again(&mut self, id: &DeliveryId, error: String, free: u32) {
         let attempts = self.table.attempts(id);
-        let policy = self.parts.config.retry;
+        let policy = self.shared.config.retry;
         if attempts >= policy.attempts {
             let (state, reason) = (InputState::Pending, HeldReason::TooManyAttempts);
             self.record(id, NextState::Held { state, reason, detail: format!("{attempts} attempts; {error}") });
             return;
         }
         let delay = policy.delay(attempts.saturating_sub(free));
-        let next_attempt_at = (!delay.is_zero()).then(|| self.parts.clock.now().plus(delay));
+        let next_attempt_at = (!delay.is_zero()).then(|| self.shared.clock.now().plus(delay));
         self.record(id, NextState::Pending { counted: true, next_attempt_at, error: Some(error) });
     }
 
@@ -173,7 +173,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     }
 
     fn presume_until_reported(&mut self, epoch: u64, work: Work) {
-        let until = self.parts.clock.now().plus(PRESUMPTION);
+        let until = self.shared.clock.now().plus(PRESUMPTION);
         self.presumed = Some(Presumed { work, epoch, until });
     }
 }

@@ -1,9 +1,9 @@
 //! An inbox in memory, for tests and examples. It is not durable: a restart is played by building a new receiver on the same value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use beepgrid::{Delivery, DeliveryId, DeliveryKind, RequestId, Timestamp};
+use beepgrid::{ConversationId, Delivery, DeliveryId, DeliveryKind, RequestId, Timestamp};
 
 use super::rules::RowState;
 use super::{Applied, Counts, InboxError, InboxErrorKind, InboxStore, NextState, OpenInput, PutReport, StateChange};
@@ -19,6 +19,7 @@ pub struct MemoryInbox {
 struct Rows {
     by_id: BTreeMap<DeliveryId, Row>,
     next: u64,
+    sessions: BTreeMap<ConversationId, (String, Timestamp)>,
     closed: bool,
 }
 
@@ -205,6 +206,7 @@ impl InboxStore for MemoryInbox {
             held: row.state.held.as_ref().map(|held| held.reason),
             attempts: row.state.attempts,
             next_attempt_at: row.state.next_attempt_at,
+            session: rows.sessions.get(&row.input.conversation_id).map(|(session, _)| session.clone()),
             revision: row.state.revision,
         };
         Ok(found.into_iter().map(open).collect())
@@ -234,6 +236,15 @@ impl InboxStore for MemoryInbox {
         Ok(())
     }
 
+    async fn remember_session(
+        &self,
+        conversation: ConversationId,
+        session: String,
+        now: Timestamp,
+    ) -> Result<String, InboxError> {
+        Ok(self.rows()?.sessions.entry(conversation).or_insert((session, now)).0.clone())
+    }
+
     async fn counts(&self) -> Result<Counts, InboxError> {
         let rows = self.rows()?;
         let mut counts = Counts { rows: u32::try_from(rows.by_id.len()).unwrap_or(u32::MAX), ..Counts::default() };
@@ -255,7 +266,10 @@ impl InboxStore for MemoryInbox {
         let mut rows = self.rows()?;
         let before = rows.by_id.len();
         rows.by_id.retain(|_, row| !row.acked || row.state.accepted_at.is_none_or(|at| at >= accepted_before));
-        Ok(u32::try_from(before - rows.by_id.len()).unwrap_or(u32::MAX))
+        let gone = u32::try_from(before - rows.by_id.len()).unwrap_or(u32::MAX);
+        let left: BTreeSet<ConversationId> = rows.by_id.values().map(|row| row.input.conversation_id.clone()).collect();
+        rows.sessions.retain(|conversation, (_, since)| left.contains(conversation) || *since >= accepted_before);
+        Ok(gone)
     }
 
     async fn close(&self) -> Result<(), InboxError> {

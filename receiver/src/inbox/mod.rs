@@ -71,6 +71,8 @@ pub struct OpenInput {
     pub attempts: u32,
     /// Not before.
     pub next_attempt_at: Option<Timestamp>,
+    /// The native session that its conversation belongs to, if it was given one; see [`crate::SessionRoute`].
+    pub session: Option<String>,
     /// Guards changes.
     pub revision: i64,
 }
@@ -172,10 +174,19 @@ pub trait InboxStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = Result<(), InboxError>> + Send;
 
+    /// Stores which native session a conversation belongs to, unless it has one already; returns the one it has.
+    fn remember_session(
+        &self,
+        conversation: ConversationId,
+        session: String,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<String, InboxError>> + Send;
+
     /// How much is here.
     fn counts(&self) -> impl Future<Output = Result<Counts, InboxError>> + Send;
 
-    /// Forgets what was accepted before `accepted_before` and is acknowledged; returns how many rows went.
+    /// Forgets what was accepted before `accepted_before` and is acknowledged, and the sessions of conversations that nothing is left
+    /// of and that were remembered before then; returns how many inputs went.
     fn prune(&self, accepted_before: Timestamp) -> impl Future<Output = Result<u32, InboxError>> + Send;
 
     /// Gives up ownership; every later call fails with [`InboxErrorKind::Closed`].
@@ -226,6 +237,15 @@ impl<I: InboxStore> InboxStore for Arc<I> {
         now: Timestamp,
     ) -> impl Future<Output = Result<(), InboxError>> + Send {
         I::resolve(self, id, resolution, now)
+    }
+
+    fn remember_session(
+        &self,
+        conversation: ConversationId,
+        session: String,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<String, InboxError>> + Send {
+        I::remember_session(self, conversation, session, now)
     }
 
     fn counts(&self) -> impl Future<Output = Result<Counts, InboxError>> + Send {

@@ -38,6 +38,7 @@ macro_rules! inbox_suite {
             a_request_that_comes_back_meets_its_withdrawal,
             pruning_keeps_what_is_open_unacked_or_young,
             a_scrubbed_id_is_still_recognised,
+            a_conversation_stays_with_its_first_session,
             a_closed_inbox_refuses_everything
         );
     };
@@ -322,6 +323,23 @@ pub async fn a_scrubbed_id_is_still_recognised<I: InboxStore>(inbox: I) {
     let stored = inbox.get("d1".into()).await.unwrap().unwrap();
     assert_eq!((stored.state, stored.content, stored.acked), (InputState::Accepted, Content::Scrubbed, false));
     assert_eq!(inbox.unacked(10).await.unwrap(), [(DeliveryId::new("d1"), 2)]);
+}
+
+/// The first session that was stored for a conversation stands, for as long as something of the conversation is here.
+pub async fn a_conversation_stays_with_its_first_session<I: InboxStore>(inbox: I) {
+    let remember = async |conversation: &str, session: &str, time| {
+        inbox.remember_session(conversation.into(), session.to_owned(), at(time)).await.unwrap()
+    };
+    inbox.put(vec![message_in("d1", 1, "cnv_1", "x"), message_in("d2", 2, "cnv_2", "x")], at(10)).await.unwrap();
+    assert_eq!(remember("cnv_1", "thread-1", 20).await, "thread-1");
+    assert_eq!(remember("cnv_1", "thread-2", 21).await, "thread-1");
+    assert_eq!(remember("cnv_3", "thread-3", 22).await, "thread-3");
+    let open = inbox.open().await.unwrap();
+    let sessions: Vec<Option<&str>> = open.iter().map(|row| row.session.as_deref()).collect();
+    assert_eq!(sessions, [Some("thread-1"), None]);
+    inbox.prune(at(100)).await.unwrap();
+    assert_eq!(remember("cnv_1", "thread-9", 30).await, "thread-1", "there is still input of it");
+    assert_eq!(remember("cnv_3", "thread-9", 30).await, "thread-9", "nothing was left of it");
 }
 
 /// Nothing works after close, and closing twice is fine.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use beepgrid::{DeliveryId, Timestamp};
+use beepgrid::{ConversationId, DeliveryId, Timestamp};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
@@ -209,6 +209,7 @@ impl Disk {
                 break;
             }
         }
+        self.write("forgetting old sessions", |tx| rows::prune_sessions(tx, accepted_before))?;
         // Moves scrubbed pages out of the log as well. A reader in the way is no reason to fail.
         let _ = self.read("emptying the log", |db| db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
         Ok(gone)
@@ -273,6 +274,18 @@ impl InboxStore for SqliteInbox {
                 rows::Found::Nothing => Err(InboxError::new(InboxErrorKind::NotFound, id.as_str())),
                 rows::Found::NotHeld => Err(InboxError::new(InboxErrorKind::NotHeld, id.as_str())),
             }
+        })
+        .await
+    }
+
+    async fn remember_session(
+        &self,
+        conversation: ConversationId,
+        session: String,
+        now: Timestamp,
+    ) -> Result<String, InboxError> {
+        self.run("remembering a session", move |disk| {
+            disk.write("remembering a session", |tx| rows::remember_session(tx, &conversation, &session, now))
         })
         .await
     }

@@ -1,7 +1,7 @@
 //! The SQL of the inbox. Every function that writes runs inside an immediate transaction.
 
 use beepgrid::{ConversationId, Delivery, DeliveryId, DeliveryKind, DeliveryPayload, RequestId, Timestamp};
-use rusqlite::{Connection, Error, OptionalExtension as _, Row, named_params};
+use rusqlite::{Connection, Error, OptionalExtension as _, Row, named_params, params};
 
 use super::super::rules::RowState;
 use super::super::{Applied, Counts, NextState, OpenInput, PutReport, StateChange};
@@ -143,8 +143,10 @@ pub(super) fn get(db: &Connection, id: &DeliveryId) -> Result<Option<StoredInput
 pub(super) fn open(db: &Connection) -> Result<Vec<OpenInput>, Error> {
     // Index: inputs_open.
     let mut statement = db.prepare_cached(
-        "SELECT id, conversation_id, kind, request_id, created_at, state, held_reason, attempts, next_attempt_at, revision
-         FROM inputs WHERE state <> 'accepted' ORDER BY created_at, id",
+        "SELECT i.id, i.conversation_id, i.kind, i.request_id, i.created_at, i.state, i.held_reason, i.attempts, i.next_attempt_at,
+                i.revision, s.session
+         FROM inputs i LEFT JOIN sessions s ON s.conversation_id = i.conversation_id
+         WHERE i.state <> 'accepted' ORDER BY i.created_at, i.id",
     )?;
     let rows = statement.query_map([], |row| {
         Ok(OpenInput {
@@ -158,9 +160,33 @@ pub(super) fn open(db: &Connection) -> Result<Vec<OpenInput>, Error> {
             attempts: row.get(7)?,
             next_attempt_at: row.get::<_, Option<i64>>(8)?.map(Timestamp::from_micros),
             revision: row.get(9)?,
+            session: row.get(10)?,
         })
     })?;
     rows.collect()
+}
+
+pub(super) fn remember_session(
+    tx: &Connection,
+    conversation: &ConversationId,
+    session: &str,
+    now: Timestamp,
+) -> Result<String, Error> {
+    tx.execute(
+        "INSERT INTO sessions (conversation_id, session, since) VALUES (?1, ?2, ?3) ON CONFLICT (conversation_id) DO NOTHING",
+        params![conversation.as_str(), session, now.as_micros()],
+    )?;
+    tx.query_row("SELECT session FROM sessions WHERE conversation_id = ?1", [conversation.as_str()], |row| row.get(0))
+}
+
+/// Index: inputs_conversation.
+pub(super) fn prune_sessions(tx: &Connection, before: Timestamp) -> Result<(), Error> {
+    tx.execute(
+        "DELETE FROM sessions WHERE since < ?1
+             AND NOT EXISTS (SELECT 1 FROM inputs i WHERE i.conversation_id = sessions.conversation_id)",
+        [before.as_micros()],
+    )?;
+    Ok(())
 }
 
 pub(super) fn set_state(tx: &Connection, changes: &[StateChange], now: Timestamp) -> Result<Vec<Applied>, Error> {

@@ -38,6 +38,13 @@ const STEPS: &[&str] = &[
     CREATE INDEX inputs_unacked ON inputs (seq) WHERE acked = 0;
     CREATE INDEX inputs_by_request ON inputs (request_id, kind) WHERE request_id IS NOT NULL;
     CREATE INDEX inputs_done ON inputs (accepted_at) WHERE state = 'accepted' AND acked = 1;",
+    // 2. Which native session a conversation belongs to.
+    "CREATE TABLE sessions (
+        conversation_id TEXT PRIMARY KEY,
+        session TEXT NOT NULL,
+        since INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX inputs_conversation ON inputs (conversation_id);",
 ];
 
 pub(super) fn check_and_migrate(connection: &mut Connection, about: &str) -> Result<(), InboxError> {
