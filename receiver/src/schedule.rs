@@ -10,6 +10,7 @@
 //! 4. Steer: a row goes as soon as the host can take it, idle or at work. Queue: only when the host is idle, one at a time, in order of
 //!    creation over all conversations.
 //! 5. One `submit` at a time, so that never two turns are started at once.
+//! 6. A runtime that can't be reached is left alone until its binding says that it can.
 
 use std::collections::BTreeSet;
 
@@ -113,6 +114,9 @@ enum Door {
 
 /// Decides.
 pub(crate) fn next(view: &View<'_>) -> Action {
+    if view.host.trouble.is_some() {
+        return Action::Nothing;
+    }
     let mut wake: Option<Timestamp> = None;
     undecided(view)
         .or_else(|| results(view, &mut wake))
@@ -226,9 +230,11 @@ fn door_for_ordinary(view: &View<'_>) -> Door {
     }
 }
 
-/// How to begin a turn: plainly where the host is known to be idle, else in the way that also joins a running one.
+/// How to begin a turn: plainly where the host is known to be idle, else in the way that also joins a running one. Where steering starts
+/// turns too, a steering receiver knows one way only, so that nothing waits in the runtime's queue while later input overtakes it.
 fn start(view: &View<'_>) -> BusyMode {
-    let join = view.mode == BusyMode::Steer && view.capabilities.steer && !view.idle_is_known;
+    let either = view.capabilities.steer_starts || !view.idle_is_known;
+    let join = view.mode == BusyMode::Steer && view.capabilities.steer && either;
     if join { BusyMode::Steer } else { BusyMode::Queue }
 }
 

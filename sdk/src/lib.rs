@@ -43,6 +43,9 @@ mod feed;
 #[cfg(feature = "client")]
 mod form;
 #[cfg(feature = "client")]
+#[doc(hidden)]
+pub mod internal;
+#[cfg(feature = "client")]
 mod key;
 #[cfg(feature = "client")]
 pub mod ops;

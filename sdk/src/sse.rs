@@ -15,26 +15,29 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// One dispatched frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub struct Frame {
     /// Its type; `message` unless the sender says otherwise.
-    pub(crate) event: String,
+    pub event: String,
     /// Its data lines, joined.
-    pub(crate) data: String,
+    pub data: String,
 }
 
 /// What came instead of a frame. After `TooLarge` the stream is over; the others are followed by what comes next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum FrameFault<E> {
+pub enum FrameFault<E> {
     /// The body itself failed.
     Body(E),
-    /// A block that is no UTF-8, with the sequence that its `id` line names.
-    NotUtf8 { id: Option<i64> },
+    /// A block that is no UTF-8.
+    NotUtf8 {
+        /// The sequence that its `id` line names.
+        id: Option<i64>,
+    },
     /// A block beyond the limit.
     TooLarge,
 }
 
 /// The frames in a body. What is unfinished at its end is dropped; `id` lines are not looked at: the position is the reader's own.
-pub(crate) fn frames<S, E>(body: S, limit: usize) -> impl Stream<Item = Result<Frame, FrameFault<E>>>
+pub fn frames<S, E>(body: S, limit: usize) -> impl Stream<Item = Result<Frame, FrameFault<E>>>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {

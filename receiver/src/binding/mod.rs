@@ -47,6 +47,8 @@ pub struct Capabilities {
     pub ordered: bool,
     /// Names its turns ([`Reporter::turn_id`]) and steers into the named one or none.
     pub turn_identity: bool,
+    /// A steer that finds no running turn starts one, and the runtime decides that in one step.
+    pub steer_starts: bool,
     /// The waiter of a request lives on when the runtime or the receiver dies. Without it a result whose waiter is gone goes in as input.
     pub waiters_survive: bool,
 }
@@ -63,6 +65,7 @@ impl Capabilities {
             reports_idle: false,
             ordered: false,
             turn_identity: false,
+            steer_starts: false,
             waiters_survive: false,
         }
     }

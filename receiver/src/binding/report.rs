@@ -50,6 +50,8 @@ pub struct HostState {
     pub process: Option<String>,
     /// The runtime's name for the running turn.
     pub turn_id: Option<String>,
+    /// Why the runtime can't take anything at all. While it is set, nothing is handed over and nothing is asked.
+    pub trouble: Option<String>,
 }
 
 /// What the host says about an input that it took.
@@ -115,6 +117,7 @@ impl Reporter {
             session: None,
             process: None,
             turn_id: None,
+            trouble: None,
         };
         Self(Arc::new(Shared {
             board: Mutex::new(Board { host, verdicts: BTreeMap::new(), interruptions: 0, on_stop: None }),
@@ -178,6 +181,22 @@ impl Reporter {
             board.host.session = Some(session);
             board.host.process = Some(process);
         });
+    }
+
+    /// The runtime can't be reached, or can't work, for this reason: shown to people; until [`Self::reachable`] nothing is handed over, no
+    /// attempt is counted and nothing is held for it.
+    pub fn unreachable(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        if self.board().host.trouble.as_deref() != Some(&reason) {
+            self.report(|board| board.host.trouble = Some(reason));
+        }
+    }
+
+    /// The runtime can be reached again.
+    pub fn reachable(&self) {
+        if self.board().host.trouble.is_some() {
+            self.report(|board| board.host.trouble = None);
+        }
     }
 
     /// Who waits for results.

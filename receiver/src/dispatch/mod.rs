@@ -92,10 +92,17 @@ pub(crate) struct Dispatcher<I, B> {
     backlog: BTreeMap<DeliveryId, NextState>,
     presumed: Option<Presumed>,
     interruptions: u64,
+    /// Why the runtime can't be reached, as it was last shown.
+    trouble: Option<String>,
     stale: bool,
     count: bool,
     failures: u32,
 }
+
+/// What a binding said about a runtime that it can't reach.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Trouble(String);
 
 /// A conclusion about the host from a binding's answer, until the binding reports something.
 struct Presumed {
@@ -122,6 +129,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             backlog: BTreeMap::new(),
             presumed: None,
             interruptions: 0,
+            trouble: None,
             stale: true,
             count: true,
             failures: 0,
@@ -182,6 +190,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         }
         let snapshot = self.parts.line.snapshot(|id| self.table.is_calling(id));
         self.hear(&snapshot);
+        self.show_trouble(&snapshot);
         if let Err(error) = self.flush().await {
             self.settle(snapshot.epoch);
             return self.failed("recording what became of inputs", &error);
@@ -221,6 +230,20 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             input_call: !inputs.is_empty(),
             result_call: !results.is_empty(),
         })
+    }
+
+    fn show_trouble(&mut self, snapshot: &Snapshot) {
+        let trouble = &snapshot.host.trouble;
+        if self.trouble == *trouble {
+            return;
+        }
+        self.trouble.clone_from(trouble);
+        match trouble {
+            Some(reason) => {
+                self.shared.status.failed(Part::Binding, "reaching the runtime", &Trouble(reason.clone()));
+            }
+            None => self.shared.status.works(Part::Binding),
+        }
     }
 
     /// The host as reported, or as the binding's last answer lets conclude while nothing was reported since.

@@ -119,7 +119,8 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             }
             Refusal::NotNow => {
                 match (call, submit) {
-                    (_, Some(call)) if self.parts.capabilities.reports_idle => {
+                    // With a queue of its own the runtime takes input at work too: concluding that it works would close no door.
+                    (_, Some(call)) if self.parts.capabilities.reports_idle && !self.parts.capabilities.durable_queue => {
                         self.presume_until_reported(call.epoch, Work::Busy { joinable: false });
                         self.not_an_attempt(id);
                     }

@@ -264,3 +264,22 @@ fn a_durable_queue_of_the_runtime_is_used_while_it_works() {
     let queue = case(BusyMode::Queue, SHUT, &["m1@a"]).able(|able| able.durable_queue = true);
     assert_eq!(queue.next(), start("m1"));
 }
+
+#[test]
+fn a_runtime_that_cannot_be_reached_is_left_alone() {
+    let mut case =
+        case(BusyMode::Steer, Work::Idle, &["m1@a", "r2@b"]).with("m1", |row| row.phase = Phase::Undecided { asked: None });
+    case.host.trouble = Some("nobody listens".to_owned());
+    assert_eq!(case.next(), Action::Nothing);
+    case.host.trouble = None;
+    assert_eq!(case.next(), Action::Reconcile("m1".into()));
+}
+
+#[test]
+fn where_steering_starts_turns_a_steering_receiver_does_nothing_else() {
+    let mut case = case(BusyMode::Steer, Work::Idle, &["m1@a"]);
+    case.capabilities.steer_starts = true;
+    assert_eq!(case.next(), Action::Submit("m1".into(), BusyMode::Steer));
+    case.mode = BusyMode::Queue;
+    assert_eq!(case.next(), Action::Submit("m1".into(), BusyMode::Queue));
+}

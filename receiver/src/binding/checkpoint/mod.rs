@@ -198,6 +198,7 @@ impl InputBinding for CheckpointBinding {
             reports_idle: true,
             ordered: true,
             turn_identity: false,
+            steer_starts: false,
             waiters_survive: false,
         }
     }
