@@ -67,14 +67,13 @@ async fn a_conversation_stays_with_its_leaseholder(w: World) {
     // The second instance gets nothing of it, but the other conversation.
     assert_eq!(bodies(&second.lease(10).await), ["two 0"]);
     w.say(&w.builder.api, &two, "two 1").await;
-    // The holder itself is not held back.
-    assert_eq!(bodies(&w.billing.lease(10).await), ["one 1"]);
-    assert_eq!(bodies(&second.lease(10).await), ["two 1"]);
-    // Still one lease of the conversation is held.
+    // Neither does its holder get more of it: the answer to an earlier lease may have been lost.
+    assert!(w.billing.lease(10).await.is_empty());
+    assert!(second.lease(10).await.is_empty());
     w.billing.ack(&first[0]).await;
     w.say(&w.builder.api, &one, "one 2").await;
+    assert_eq!(bodies(&w.billing.lease(10).await), ["one 1", "one 2"]);
     assert!(second.lease(10).await.is_empty());
-    assert_eq!(bodies(&w.billing.lease(10).await), ["one 2"]);
     // With all acknowledged it is free.
     let third = w.enroll("team/billing-2", "Billing 2").await;
     w.advance(31);

@@ -62,8 +62,8 @@ struct Model {
 }
 
 impl Model {
-    /// Whether `one` may go to `instance` now.
-    fn is_free(&self, index: usize, instance: usize) -> bool {
+    /// Whether `one` may be leased by the call that has taken `taking` so far.
+    fn is_free(&self, index: usize, taking: &HashSet<usize>) -> bool {
         let one = &self.all[index];
         if one.acked || one.due > self.now {
             return false;
@@ -73,10 +73,8 @@ impl Model {
                 held.conversation == one.conversation
                     && !held.acked
                     && held.due > self.now
-                    && match held.held_by(self.now) {
-                        Some(holder) => holder != instance,
-                        None => other < index,
-                    }
+                    && !taking.contains(&other)
+                    && (held.held_by(self.now).is_some() || other < index)
             })
     }
 
@@ -84,8 +82,10 @@ impl Model {
         let mut order: Vec<usize> = (0..self.all.len()).collect();
         order.sort_by_key(|index| (self.all[*index].conversation.is_some(), *index));
         let mut leased = Vec::new();
+        let mut taking = HashSet::new();
         for index in order {
-            if leased.len() < limit && self.is_free(index, instance) {
+            if leased.len() < limit && self.is_free(index, &taking) {
+                taking.insert(index);
                 let now = self.now;
                 let one = &mut self.all[index];
                 one.generation += 1;

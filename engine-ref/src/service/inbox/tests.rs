@@ -63,9 +63,28 @@ async fn one_lease_takes_several_of_one_conversation_in_order() {
         let one = &first[0];
         assert_eq!((one.generation, one.attempt, one.leased_until), (1, 1, start().plus(LEASE)));
         assert_eq!(one.kind, one.payload.r#type);
-        // The holder gets on; nobody else gets anything of it.
+        // Nobody gets more of it before that is settled, its holder included.
         assert_eq!(bed.ids("ins_b").await, []);
+        assert_eq!(bed.ids("ins_a").await, []);
+        bed.ack("ins_a", &sent[0], 1).await.unwrap();
+        assert_eq!(bed.ids("ins_a").await, []);
+        bed.ack("ins_a", &sent[1], 1).await.unwrap();
         assert_eq!(bed.ids("ins_a").await, sent[2..]);
+    }
+}
+
+#[tokio::test]
+async fn lease_whose_answer_was_lost_is_overtaken_by_nothing() {
+    for bed in Bed::each().await {
+        let one = bed.message("cnv_1").await;
+        // As if the process died before it read the answer.
+        drop(bed.lease("ins_a").await);
+        let two = bed.message("cnv_1").await;
+        assert_eq!(bed.ids("ins_a").await, []);
+        bed.advance(29);
+        assert_eq!(bed.ids("ins_a").await, []);
+        bed.advance(1);
+        assert_eq!(bed.ids("ins_a").await, [one, two]);
     }
 }
 
@@ -270,13 +289,14 @@ async fn released_delivery_comes_back_after_its_delay_and_counts_no_attempt() {
 async fn results_go_first_and_stand_outside_order_and_affinity() {
     for bed in Bed::each().await {
         let held = bed.message("cnv_1").await;
-        assert_eq!(bed.ids("ins_a").await, [held]);
+        assert_eq!(bed.ids("ins_a").await, [held.clone()]);
         let plain = bed.message("cnv_2").await;
         let own = bed.make(DeliveryKind::Message, "cnv_1", "msg_2", Some(("ins_b", true))).await;
         let result = bed.make(DeliveryKind::RequestResult, "cnv_1", "req_closed", None).await;
         let withdrawn = bed.make(DeliveryKind::RequestWithdrawn, "cnv_1", "req_closed", None).await;
         assert_eq!(bed.ids("ins_b").await, [result, withdrawn, own, plain]);
         // What is out of order holds nothing back either.
+        bed.ack("ins_a", &held, 1).await.unwrap();
         bed.message("cnv_1").await;
         assert_eq!(bed.ids("ins_a").await.len(), 1);
     }
@@ -297,6 +317,7 @@ async fn only_the_kinds_that_were_asked_for_are_leased() {
         ] {
             let leased = bed.lease_with("ins_a", InboxInput::new().kinds(vec![kind.clone()])).await;
             assert_eq!(leased.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&id], "{kind}");
+            bed.ack("ins_a", &id, 1).await.unwrap();
         }
     }
 }
@@ -429,9 +450,8 @@ async fn conversation_that_is_held_back_costs_a_lease_one_step() {
     }
     let free = bed.message("cnv_2").await;
     let fronts = bed.store.read(|tx| {
-        let (agent, instance) = ("agt_1".into(), "ins_b".into());
-        let worker = Worker { agent: &agent, instance: &instance };
-        Ok(line::fronts(tx, &worker, &Place::START, 100)?)
+        let agent = "agt_1".into();
+        Ok(line::fronts(tx, &agent, &Place::START, 100)?)
     });
     assert_eq!(fronts.await.unwrap().into_iter().map(|row| row.id).collect::<Vec<_>>(), [free.clone()]);
     assert_eq!(bed.ids("ins_b").await, [free.clone()]);

@@ -81,7 +81,7 @@ impl<'w> Walk<'w> {
         if self.fronts.is_empty()
             && let Some(after) = self.after.take()
         {
-            self.fronts = line::fronts(tx, &self.worker, &after, self.page)?.into();
+            self.fronts = line::fronts(tx, self.worker.agent, &after, self.page)?.into();
             self.after = self.fronts.back().filter(|_| is_full(&self.fronts, self.page)).map(DeliveryRow::place);
         }
         let free = self.lines.peek().map(|Reverse(line)| line.next.place());
@@ -94,11 +94,11 @@ impl<'w> Walk<'w> {
             return Ok(());
         }
         let rest = Rest { conversation: front.conversation_id.clone(), rows: VecDeque::new(), after: Some(front.place()) };
-        if front.due_at <= tx.now() && self.kinds.has(&front.kind) {
+        if self.kinds.has(&front.kind) {
             self.lines.push(Reverse(Line { next: front, rest }));
             return Ok(());
         }
-        // In the worker's own hands, or of a kind that it does not want now.
+        // Of a kind that the worker does not want now.
         self.go_on(tx, rest)
     }
 
@@ -107,7 +107,7 @@ impl<'w> Walk<'w> {
         if rest.rows.is_empty()
             && let Some(after) = rest.after.take()
         {
-            rest.rows = line::along(tx, &self.worker, (&rest.conversation, self.kinds), &after, self.page)?.into();
+            rest.rows = line::along(tx, self.worker.agent, (&rest.conversation, self.kinds), &after, self.page)?.into();
             rest.after = rest.rows.back().filter(|_| is_full(&rest.rows, self.page)).map(DeliveryRow::place);
         }
         if let Some(next) = rest.rows.pop_front()

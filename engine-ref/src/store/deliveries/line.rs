@@ -6,8 +6,8 @@ use beepgrid::{ConversationId, PrincipalId};
 use super::{DeliveryRow, Kinds, Place, ReadTx, StoreError, Worker, WriteTx, all};
 use crate::store::tx::Params;
 
-// The lines in which an instance may be given something, by their first delivery: what is due stands first, or behind what the
-// instance holds itself, and no other instance holds anything of the line.
+// The lines in which something may be leased, by their first delivery: it is due, and nobody holds anything of the line. The worker
+// itself holds a line back as well: if the answer to its earlier lease was lost, what follows would overtake what was in it.
 // Index: deliveries_front for the walk, deliveries_holding for each line.
 macro_rules! fronts {
     ($prefix:literal) => {
@@ -16,21 +16,17 @@ macro_rules! fronts {
             "SELECT d.* FROM deliveries d
              WHERE d.agent_id = :agent AND d.waits = FALSE AND d.lane = 2 AND d.state IN ('ready', 'leased')
                AND (d.position, d.id) > (:position, :after)
-               AND (d.due_at <= :now OR (d.state = 'leased' AND d.leased_until > :now AND d.leased_by = :instance AND EXISTS (
-                   SELECT 1 FROM deliveries b
-                   WHERE b.agent_id = :agent AND b.conversation_id = d.conversation_id AND b.due_at <= :now
-                     AND b.lane = 2 AND b.state IN ('ready', 'leased'))))
+               AND d.due_at <= :now
                AND NOT EXISTS (
                    SELECT 1 FROM deliveries h
                    WHERE h.agent_id = :agent AND h.conversation_id = d.conversation_id AND h.due_at > :now
-                     AND h.lane = 2 AND h.state IN ('ready', 'leased')
-                     AND h.state = 'leased' AND h.leased_until > :now AND h.leased_by <> :instance)
+                     AND h.lane = 2 AND h.state IN ('ready', 'leased') AND h.state = 'leased' AND h.leased_until > :now)
              ORDER BY d.position, d.id LIMIT :limit"
         )
     };
 }
 
-// A line from a place on, without what the instance holds itself and without what is due but not of a wanted kind.
+// A line from a place on, without what is due but not of a wanted kind.
 // Index: deliveries_line.
 macro_rules! along {
     ($prefix:literal) => {
@@ -39,32 +35,24 @@ macro_rules! along {
             "SELECT d.* FROM deliveries d
              WHERE d.agent_id = :agent AND d.conversation_id = :conversation AND d.lane = 2 AND d.state IN ('ready', 'leased')
                AND (d.position, d.id) > (:position, :after)
-               AND NOT (d.state = 'leased' AND d.leased_until > :now AND d.leased_by = :instance)
                AND (d.due_at > :now OR (d.kind = 'message' AND :messages = TRUE) OR (d.kind = 'request' AND :requests = TRUE))
              ORDER BY d.position, d.id LIMIT :limit"
         )
     };
 }
 
-/// The first deliveries of the lines in which the worker may be given something, in order, after a place.
-pub(crate) fn fronts(tx: &ReadTx<'_>, worker: &Worker<'_>, after: &Place, limit: i64) -> Result<Vec<DeliveryRow>, StoreError> {
+/// The first deliveries of the lines in which something may be leased, in order, after a place.
+pub(crate) fn fronts(tx: &ReadTx<'_>, agent: &PrincipalId, after: &Place, limit: i64) -> Result<Vec<DeliveryRow>, StoreError> {
     all(&tx.query(
         fronts!(""),
-        &[
-            ("agent", worker.agent),
-            ("instance", worker.instance),
-            ("position", &after.position),
-            ("after", &after.id),
-            ("now", &tx.now()),
-            ("limit", &limit),
-        ],
+        &[("agent", agent), ("position", &after.position), ("after", &after.id), ("now", &tx.now()), ("limit", &limit)],
     )?)
 }
 
-/// What stands in a line after a place. The worker may be given all of it up to the first that is not due.
+/// What stands in a free line after a place. All of it may be leased up to the first that is not due.
 pub(crate) fn along(
     tx: &ReadTx<'_>,
-    worker: &Worker<'_>,
+    agent: &PrincipalId,
     (conversation, kinds): (&ConversationId, Kinds),
     after: &Place,
     limit: i64,
@@ -72,8 +60,7 @@ pub(crate) fn along(
     all(&tx.query(
         along!(""),
         &[
-            ("agent", worker.agent),
-            ("instance", worker.instance),
+            ("agent", agent),
             ("conversation", conversation),
             ("position", &after.position),
             ("after", &after.id),
