@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use beepgrid::{DeliveryKind, Message, Request};
+use beepgrid::{DeliveryId, DeliveryKind, Message, Request};
 
 use crate::input::LiveInput;
 
@@ -32,8 +32,14 @@ pub fn frame(input: &LiveInput, sender: Option<&str>) -> String {
         (None, Some(request)) => request_frame(&mut text, input, request, sender),
         (None, None) => head(&mut text, input, input.kind.as_str(), None, sender, "without content"),
     }
-    let _ = write!(text, "[beepgrid end {}]", safe(input.id.as_str()));
+    text.push_str(&end_mark(&input.id));
     text
+}
+
+/// The last line of the frame around an input: no other line of ours ends with its id, and no quoted line can be it. Where a runtime keeps
+/// nothing but text, finding this line is the proof that the input arrived.
+pub fn end_mark(id: &DeliveryId) -> String {
+    format!("[beepgrid end {}]", safe(id.as_str()))
 }
 
 fn message_frame(text: &mut String, input: &LiveInput, message: &Message, sender: Option<&str>) {

@@ -42,6 +42,8 @@ mod status;
 
 #[cfg(feature = "checkpoint")]
 pub use binding::checkpoint;
+#[cfg(feature = "claude")]
+pub use binding::claude;
 pub use binding::{Capabilities, Evidence, Handover, InputBinding, Reconciled, Refusal, Reporter, Submission};
 pub use clock::Clock;
 pub use config::{

@@ -12,6 +12,8 @@
 
 #[cfg(feature = "checkpoint")]
 pub mod checkpoint;
+#[cfg(feature = "claude")]
+pub mod claude;
 mod report;
 
 use std::future::Future;
