@@ -12,7 +12,8 @@ use beepgrid::Timestamp;
 use beepgrid_receiver::claude::{ClaudeBinding, ClaudeError, Options, Permission};
 use beepgrid_receiver::inbox::memory::MemoryInbox;
 use beepgrid_receiver::{
-    BusyMode, Clock, Handover, InboxStore, InputBinding as _, InputState, LiveInput, Receiver, Refusal, RunError, SqliteInbox, Submission,
+    BusyMode, Clock, Handover, InboxStore, InputBinding as _, InputState, LiveInput, Receiver, Refusal, RunError, SqliteInbox,
+    Submission,
 };
 use serde_json::json;
 use support::claude::FakeClaude;
@@ -31,7 +32,7 @@ struct World {
 struct Running {
     engine: FakeEngine,
     fake: FakeClaude,
-    inbox: SqliteInbox,
+    inbox: Arc<SqliteInbox>,
     binding: ClaudeBinding,
     cancel: CancellationToken,
     task: JoinHandle<Result<(), RunError>>,
@@ -48,9 +49,9 @@ impl World {
     }
 
     async fn run_with(&self, mode: BusyMode, options: Options) -> Running {
-        let inbox = SqliteInbox::open(self.folder.path().join("inbox")).await.unwrap();
+        let inbox = Arc::new(SqliteInbox::open(self.folder.path().join("inbox")).await.unwrap());
         let binding = ClaudeBinding::start(options).unwrap();
-        let receiver = Receiver::builder(self.engine.clone(), inbox.clone(), binding.clone()).mode(mode).build().unwrap();
+        let receiver = Receiver::builder(self.engine.clone(), Arc::clone(&inbox), binding.clone()).mode(mode).build().unwrap();
         let cancel = CancellationToken::new();
         Running {
             engine: self.engine.clone(),
@@ -80,7 +81,8 @@ impl Running {
         let mark = format!("[beepgrid end {id}]");
         until(&format!("{id} arrived {times} times"), async || {
             let inputs = self.fake.inputs();
-            inputs.iter().filter(|input| input["message"]["content"][0]["text"].as_str().unwrap().contains(&mark)).count() == times
+            inputs.iter().filter(|input| input["message"]["content"][0]["text"].as_str().unwrap().contains(&mark)).count()
+                == times
         })
         .await;
     }

@@ -13,9 +13,10 @@ use tokio::sync::mpsc;
 pub(crate) const SESSION: &str = "6f0c2b1e-6a59-4b43-8a6e-3c1f1f0f7a11";
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches of a script")]
 struct State {
     launches: Vec<Launch>,
-    out: Option<mpsc::UnboundedSender<Vec<u8>>>,
+    out: Option<mpsc::Sender<Vec<u8>>>,
     /// Everything that came in, over all processes.
     inputs: Vec<Value>,
     replies: Vec<Value>,
@@ -50,7 +51,7 @@ fn text(record: &Value) -> String {
 impl State {
     fn say(&self, record: &Value) {
         if let Some(out) = &self.out {
-            let _ = out.send(format!("{record}\n").into_bytes());
+            let _ = out.try_send(format!("{record}\n").into_bytes());
         }
     }
 
@@ -97,7 +98,7 @@ impl FakeClaude {
     fn launch(&self, launch: Launch) -> Link {
         let (host_input, input) = tokio::io::duplex(1 << 16);
         let (mut output, host_output) = tokio::io::duplex(1 << 16);
-        let (out, mut lines) = mpsc::unbounded_channel::<Vec<u8>>();
+        let (out, mut lines) = mpsc::channel::<Vec<u8>>(1024);
         let number = self.with(|state| {
             state.launches.push(launch);
             state.out = Some(out);
@@ -141,12 +142,16 @@ impl FakeClaude {
             "initialize" => json!({ "session_state": "idle" }),
             "interrupt" if record["request"]["cancel_queued"] == true => {
                 let cancelled: Vec<Value> = state.queue.drain(..).collect();
-                cancelled.iter().for_each(|input| state.life(input, "cancelled"));
+                for input in &cancelled {
+                    state.life(input, "cancelled");
+                }
                 json!({ "still_queued": [], "cancelled": cancelled.iter().map(uuid).collect::<Vec<_>>() })
             }
             _ => json!({ "still_queued": state.queue.iter().map(uuid).collect::<Vec<_>>() }),
         };
-        state.say(&json!({ "type": "control_response", "response": { "subtype": "success", "request_id": id, "response": answer } }));
+        state.say(
+            &json!({ "type": "control_response", "response": { "subtype": "success", "request_id": id, "response": answer } }),
+        );
         if record["request"]["subtype"] == "interrupt" {
             self.finish(state, "cancelled");
         }
@@ -157,10 +162,12 @@ impl FakeClaude {
         state.replies.push(response.clone());
         let call = response["request_id"].as_str().unwrap_or_default().strip_prefix("ask-toolu");
         if let Some(number) = call {
-            let (id, text) = (format!("toolu{number}"), response["response"]["mcp_response"]["result"]["content"][0]["text"].clone());
+            let (id, text) =
+                (format!("toolu{number}"), response["response"]["mcp_response"]["result"]["content"][0]["text"].clone());
             state.shown.push(text.as_str().unwrap_or_default().to_owned());
             let content = json!([{ "type": "tool_result", "tool_use_id": id, "content": text }]);
-            let result = json!({ "type": "user", "uuid": format!("result-{id}"), "message": { "role": "user", "content": content } });
+            let result =
+                json!({ "type": "user", "uuid": format!("result-{id}"), "message": { "role": "user", "content": content } });
             self.write(state, result.clone());
             state.say(&result);
         }
@@ -203,7 +210,9 @@ impl FakeClaude {
             state.working("idle");
             return;
         };
-        taken.iter().for_each(|input| state.life(input, "started"));
+        for input in &taken {
+            state.life(input, "started");
+        }
         state.say(&json!({ "type": "system", "subtype": "init", "session_id": SESSION, "capabilities": ["msg_lifecycle_v1"] }));
         state.echo(&last);
         let merged: Vec<String> = taken.iter().map(uuid).filter(|id| *id != uuid(&last)).collect();
@@ -228,7 +237,9 @@ impl FakeClaude {
             return;
         }
         state.say(&json!({ "type": "result", "subtype": "success" }));
-        std::mem::take(&mut state.turn).iter().for_each(|input| state.life(input, word));
+        for input in std::mem::take(&mut state.turn) {
+            state.life(&input, word);
+        }
         self.open_turn(state);
     }
 
@@ -243,7 +254,8 @@ impl FakeClaude {
                 state.echo(&input);
                 state.life(&input, "started");
                 state.shown.push(format!("while working: {}", text(&input)));
-                let command = json!({ "type": "queued_command", "source_uuid": input["uuid"], "prompt": input["message"]["content"] });
+                let command =
+                    json!({ "type": "queued_command", "source_uuid": input["uuid"], "prompt": input["message"]["content"] });
                 self.write(state, json!({ "type": "attachment", "uuid": "attachment", "attachment": command }));
                 state.turn.push(input);
             }
@@ -259,7 +271,9 @@ impl FakeClaude {
         self.with(|state| {
             state.keep_transcript_back = back;
             if !back {
-                std::mem::take(&mut state.held_back).into_iter().for_each(|record| self.write(state, record));
+                for record in std::mem::take(&mut state.held_back) {
+                    self.write(state, record);
+                }
             }
         });
     }
@@ -285,11 +299,15 @@ impl FakeClaude {
     }
 
     pub(crate) fn call_wait(&self, number: u32, request: &str) {
-        self.tool(&format!("ask-toolu_{number}"), "tools/call", &json!({
-            "name": "wait_for_result",
-            "arguments": { "request_id": request },
-            "_meta": { "claudecode/toolUseId": format!("toolu_{number}") },
-        }));
+        self.tool(
+            &format!("ask-toolu_{number}"),
+            "tools/call",
+            &json!({
+                "name": "wait_for_result",
+                "arguments": { "request_id": request },
+                "_meta": { "claudecode/toolUseId": format!("toolu_{number}") },
+            }),
+        );
     }
 
     pub(crate) fn tool(&self, ask: &str, method: &str, params: &Value) {
@@ -306,7 +324,7 @@ impl FakeClaude {
     }
 
     pub(crate) fn say_raw(&self, bytes: Vec<u8>) {
-        self.with(|state| state.out.as_ref().unwrap().send(bytes).unwrap());
+        self.with(|state| state.out.as_ref().unwrap().try_send(bytes).unwrap());
     }
 
     pub(crate) fn reply(&self, ask: &str) -> Option<Value> {

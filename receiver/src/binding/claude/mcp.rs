@@ -110,7 +110,12 @@ mod tests {
 
     #[test]
     fn everything_else_is_answered_at_once() {
-        for params in [json!({}), json!({ "name": "other" }), json!({ "name": WAIT }), json!({ "name": WAIT, "arguments": { "request_id": "req_1" } })] {
+        for params in [
+            json!({}),
+            json!({ "name": "other" }),
+            json!({ "name": WAIT }),
+            json!({ "name": WAIT, "arguments": { "request_id": "req_1" } }),
+        ] {
             assert!(matches!(call_with(&params), Served::Now(_)), "{params}");
         }
         for method in ["initialize", "tools/list", "ping", "notifications/initialized", "resources/list", ""] {

@@ -313,6 +313,6 @@ const CAPABILITIES: Capabilities = Capabilities {
     reports_idle: true,
     ordered: true,
     turn_identity: false,
+    steer_starts: true,
     waiters_survive: false,
 };
-

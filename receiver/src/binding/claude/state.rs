@@ -83,6 +83,8 @@ pub(super) struct State {
     /// The process that takes input, while there is one.
     pub(super) process: Option<String>,
     pub(super) outbox: Option<mpsc::Sender<Vec<u8>>>,
+    /// Why there is no process.
+    trouble: Option<String>,
     busy: bool,
     turn: Option<String>,
     turns: u64,
@@ -121,7 +123,10 @@ impl State {
 
     fn report_work(&self) {
         match (&self.process, self.busy) {
-            (None, _) => self.report(|line| line.busy(false)),
+            (None, _) => {
+                self.report(|line| line.unreachable(self.trouble.as_deref().unwrap_or("Claude is being started")));
+                self.report(|line| line.busy(false));
+            }
             (Some(_), false) => self.report(Reporter::idle),
             (Some(_), true) => {
                 self.report(|line| line.busy(true));
@@ -145,10 +150,12 @@ impl State {
         self.busy = working == Working::Running;
         self.idle_since = (!self.busy).then(Instant::now);
         self.report_work();
+        self.report(Reporter::reachable);
     }
 
     /// The process is gone, and with it all that it had in memory.
-    pub(super) fn down(&mut self) {
+    pub(super) fn down(&mut self, why: Option<String>) {
+        self.trouble = why.map(|why| format!("Claude is down: {why}"));
         (self.process, self.outbox, self.turn) = (None, None, None);
         (self.busy, self.reports_idle, self.idle_since) = (false, false, None);
         self.sent.clear();
@@ -166,7 +173,8 @@ impl State {
         if let Some((uuid, _)) = self.sent.iter().find(|(_, sent)| sent.id == input.id) {
             return Going::Already(*uuid);
         }
-        let Some(uuid) = (0..ROUNDS).map(|round| wire::input_uuid(&input.id, round)).find(|uuid| !self.spent.contains(uuid)) else {
+        let Some(uuid) = (0..ROUNDS).map(|round| wire::input_uuid(&input.id, round)).find(|uuid| !self.spent.contains(uuid))
+        else {
             return Going::Not(Refusal::Rejected("Claude cancelled it again and again".to_owned()));
         };
         let priority = match mode {
@@ -356,8 +364,7 @@ impl State {
         if !moved {
             return Vec::new();
         }
-        let inputs =
-            self.sent.iter().map(|(uuid, sent)| Wanted { id: sent.id.clone(), uuids: vec![*uuid], tool_call: None });
+        let inputs = self.sent.iter().map(|(uuid, sent)| Wanted { id: sent.id.clone(), uuids: vec![*uuid], tool_call: None });
         let results = self.answered.iter().map(|answered| Wanted {
             id: answered.id.clone(),
             uuids: Vec::new(),
@@ -412,5 +419,4 @@ impl State {
         }
         self.sent.values().filter(|sent| sent.stage == Stage::Written).map(|sent| sent.at).min()
     }
-
 }

@@ -42,16 +42,16 @@ pub(super) async fn run(inner: Arc<Inner>, stop: CancellationToken) {
         inner.phase.send_replace(Phase::Starting);
         let began = Instant::now();
         let ended = one_life(&inner, &stop).await;
-        inner.state().down();
+        let reason = match ended {
+            Ok(()) => "its output ended".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        inner.state().down(Some(reason.clone()));
         inner.fail_questions();
         if stop.is_cancelled() {
             break;
         }
         failures = if began.elapsed() >= HEALTHY { 1 } else { failures.saturating_add(1) };
-        let reason = match ended {
-            Ok(()) => "its output ended".to_owned(),
-            Err(error) => error.to_string(),
-        };
         tracing::warn!(session = %inner.session(), %reason, "Claude is down and will be started again");
         inner.phase.send_replace(Phase::Down(reason));
         let wait = FIRST_RESTART.saturating_mul(1_u32.checked_shl(failures - 1).unwrap_or(u32::MAX)).min(LONGEST_RESTART);

@@ -37,7 +37,9 @@ pub(super) enum Working {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Record {
     /// A turn begins; says which session it is.
-    Init { session: Option<String> },
+    Init {
+        session: Option<String>,
+    },
     State(Working),
     Life(Uuid, Life),
     /// An input came back as an echo. Not a proof that it was taken: what is repeated after a cancel is echoed too, and dropped.
@@ -49,11 +51,19 @@ pub(super) enum Record {
     /// A turn is over.
     TurnOver,
     /// Claude asks something of the host.
-    Ask { id: String, request: Value },
+    Ask {
+        id: String,
+        request: Value,
+    },
     /// Claude takes a question back.
-    AskWithdrawn { id: String },
+    AskWithdrawn {
+        id: String,
+    },
     /// The answer to something we asked.
-    Answer { id: String, answer: Result<Value, String> },
+    Answer {
+        id: String,
+        answer: Result<Value, String>,
+    },
     /// Anything else.
     Other,
 }
@@ -88,9 +98,7 @@ impl Record {
                 (Some(id), Some(request)) => Self::Ask { id: id.to_owned(), request: request.clone() },
                 _ => Self::Other,
             },
-            "control_cancel_request" => {
-                text("request_id").map_or(Self::Other, |id| Self::AskWithdrawn { id: id.to_owned() })
-            }
+            "control_cancel_request" => text("request_id").map_or(Self::Other, |id| Self::AskWithdrawn { id: id.to_owned() }),
             "control_response" => answer(value).unwrap_or(Self::Other),
             _ => Self::Other,
         }
@@ -186,7 +194,14 @@ mod tests {
         assert_eq!(read(waiting), Record::State(Working::Running));
         let result = json!({ "type": "user", "message": { "content": [{ "type": "tool_result", "tool_use_id": "toolu_1" }] } });
         assert_eq!(read(result), Record::ToolResults(vec!["toolu_1".to_owned()]));
-        for odd in [json!(null), json!([]), json!("x"), json!({ "type": 7 }), json!({ "type": "command_lifecycle" }), json!({ "type": "control_request" })] {
+        for odd in [
+            json!(null),
+            json!([]),
+            json!("x"),
+            json!({ "type": 7 }),
+            json!({ "type": "command_lifecycle" }),
+            json!({ "type": "control_request" }),
+        ] {
             assert_eq!(read(odd), Record::Other);
         }
     }
