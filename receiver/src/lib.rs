@@ -44,6 +44,8 @@ mod status;
 pub use binding::checkpoint;
 #[cfg(feature = "claude")]
 pub use binding::claude;
+#[cfg(feature = "opencode")]
+pub use binding::opencode;
 pub use binding::{Capabilities, Evidence, Handover, InputBinding, Reconciled, Refusal, Reporter, Submission};
 pub use clock::Clock;
 pub use config::{

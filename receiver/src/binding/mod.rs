@@ -14,6 +14,8 @@
 pub mod checkpoint;
 #[cfg(feature = "claude")]
 pub mod claude;
+#[cfg(feature = "opencode")]
+pub mod opencode;
 mod report;
 
 use std::future::Future;

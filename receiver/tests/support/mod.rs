@@ -5,6 +5,7 @@
 pub(crate) mod claude;
 pub(crate) mod engine;
 pub(crate) mod http;
+pub(crate) mod opencode;
 pub(crate) mod runtime;
 
 use std::time::Duration;
