@@ -8,6 +8,7 @@
     reason = "a harness: whatever fails here is a failed test and should stop it on the spot"
 )]
 
+pub mod model;
 pub mod proxy;
 pub mod raw;
 pub mod stores;

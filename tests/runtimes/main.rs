@@ -1,0 +1,12 @@
+//! The receiver's bindings against the real programs, where the environment names them; see each file for its variable.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod opencode;
