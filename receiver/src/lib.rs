@@ -40,6 +40,8 @@ mod schedule;
 mod sessions;
 mod status;
 
+#[cfg(feature = "acp")]
+pub use binding::acp;
 #[cfg(feature = "checkpoint")]
 pub use binding::checkpoint;
 #[cfg(feature = "claude")]

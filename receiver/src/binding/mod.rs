@@ -10,10 +10,14 @@
 //!
 //! The receiver calls one `submit` at a time, and `resume` beside it.
 
+#[cfg(feature = "acp")]
+pub mod acp;
 #[cfg(feature = "checkpoint")]
 pub mod checkpoint;
 #[cfg(feature = "claude")]
 pub mod claude;
+#[cfg(any(feature = "acp", feature = "claude"))]
+mod link;
 #[cfg(feature = "opencode")]
 pub mod opencode;
 mod report;

@@ -1,6 +1,8 @@
 //! What the tests share: an engine without a network, a scripted runtime, and waiting for a state with a limit.
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+#[cfg(feature = "acp")]
+pub(crate) mod acp;
 #[cfg(feature = "claude")]
 pub(crate) mod claude;
 pub(crate) mod engine;

@@ -1,6 +1,5 @@
 #![doc = include_str!("README.md")]
 
-mod link;
 mod mcp;
 mod options;
 mod state;
@@ -18,11 +17,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-pub use self::link::Link;
 pub use self::options::{Launch, Options, Permission, PermissionAsk};
 use self::state::{Going, State};
 use self::transcript::Wanted;
-use super::{Capabilities, Evidence, Handover, InputBinding, Reconciled, Refusal, Reporter, Submission};
+pub use super::link::Link;
+use super::{Capabilities, Evidence, Handover, InputBinding, Reconciled, Refusal, Reporter, Submission, link};
 use crate::input::{LiveInput, Route, StoredInput};
 
 /// How long a question to Claude may stay unanswered.

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::process::Command;
 use uuid::Uuid;
 
-use super::link::{self, Link};
+use crate::binding::link::{self, Link};
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(super) type Connect = Arc<dyn Fn(Launch) -> Boxed<io::Result<Link>> + Send + Sync>;
@@ -189,7 +190,7 @@ impl Options {
     pub(super) async fn open(&self, launch: Launch) -> io::Result<Link> {
         match &self.connect {
             Some(connect) => connect(launch).await,
-            None => link::spawn(self, &launch),
+            None => link::spawn(&mut self.command(&launch), "claude"),
         }
     }
 
@@ -208,8 +209,19 @@ impl Options {
         args
     }
 
-    pub(super) fn working_folder(&self) -> Option<&Path> {
-        self.folder.as_deref()
+    fn command(&self, launch: &Launch) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(self.command_line(launch))
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS", "1");
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        if let Some(config_dir) = &self.config_dir {
+            command.env("CLAUDE_CONFIG_DIR", config_dir);
+        }
+        command
     }
 }
 

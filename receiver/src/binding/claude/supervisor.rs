@@ -14,10 +14,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::link::{self, Input, Line, Link, Output};
 use super::options::{Launch, Permission, PermissionAsk};
 use super::wire::{self, Record, Working};
 use super::{Inner, Phase, mcp, transcript};
+use crate::binding::link::{self, Input, Line, Link, Output};
 
 /// How long a process may take until it answers the first question.
 const START: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! The way to one Claude process: its two streams, who it is, and its end.
+//! The way to one process of a runtime: its two streams, who it is, and its end.
 
 use std::fmt;
 use std::io;
@@ -7,9 +7,6 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
 use tokio::process::{Child, Command};
-use uuid::Uuid;
-
-use super::options::{Launch, Options};
 
 /// A longer line is skipped: results can carry whole files and pictures.
 pub(super) const MAX_LINE: usize = 32 * 1024 * 1024;
@@ -17,7 +14,7 @@ pub(super) const MAX_LINE: usize = 32 * 1024 * 1024;
 pub(super) type Output = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
 pub(super) type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// The streams of one Claude process. When its output ends the process counts as dead.
+/// The streams of one process. When its output ends the process counts as dead.
 pub struct Link {
     pub(super) output: Output,
     pub(super) input: Input,
@@ -35,7 +32,7 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// What Claude writes, what it reads, and a name that no other process ever has.
+    /// What it writes, what it reads, and a name that no other process ever has.
     pub fn new(
         output: impl AsyncRead + Send + Unpin + 'static,
         input: impl AsyncWrite + Send + Unpin + 'static,
@@ -53,46 +50,32 @@ impl Life {
         if tokio::time::timeout(grace, child.wait()).await.is_err()
             && let Err(error) = child.kill().await
         {
-            tracing::warn!(%error, "the Claude process can't be ended");
+            tracing::warn!(%error, "the process can't be ended");
         }
     }
 }
 
-pub(super) fn spawn(options: &Options, launch: &Launch) -> io::Result<Link> {
-    let mut command = Command::new(&options.program);
-    command
-        .args(options.command_line(launch))
-        .envs(options.env.iter().map(|(name, value)| (name, value)))
-        .env("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS", "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    if let Some(folder) = options.working_folder() {
-        command.current_dir(folder);
-    }
-    if let Some(config_dir) = &options.config_dir {
-        command.env("CLAUDE_CONFIG_DIR", config_dir);
-    }
+/// Starts a child process that ends with its [`Link`]; what it complains about goes to the log under `name`.
+pub(super) fn spawn(command: &mut Command, name: &'static str) -> io::Result<Link> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn()?;
     let missing = || io::Error::other("the process has no pipes");
     let (output, input) = (child.stdout.take().ok_or_else(missing)?, child.stdin.take().ok_or_else(missing)?);
     if let Some(errors) = child.stderr.take() {
-        tokio::spawn(log_lines(errors));
+        tokio::spawn(log_lines(errors, name));
     }
     let pid = child.id().unwrap_or_default();
-    let started = started_at(pid).unwrap_or_else(|| Uuid::new_v4().to_string());
+    let started = started_at(pid).unwrap_or_else(crate::receiver::run_name);
     let mut link = Link::new(output, input, format!("{pid}@{started}"));
     link.life = Life(Some(child));
     Ok(link)
 }
 
-/// What Claude complains about goes to the log, a line at a time.
-async fn log_lines(errors: impl AsyncRead + Unpin) {
+async fn log_lines(errors: impl AsyncRead + Unpin, name: &'static str) {
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
     while let Ok(Line::Text) = read_line(&mut errors, &mut line, 64 * 1024).await {
-        tracing::info!(target: "beepgrid_receiver::claude", "claude: {}", String::from_utf8_lossy(&line).trim_end());
+        tracing::info!(target: "beepgrid_receiver::runtime", "{name}: {}", String::from_utf8_lossy(&line).trim_end());
     }
 }
 
@@ -155,6 +138,7 @@ fn is_zombie(pid: u32) -> bool {
 }
 
 /// Another Claude process with this session: one that outlived the host that started it and finishes what it has in its queue.
+#[cfg(feature = "claude")]
 pub(super) fn holder_of(session: &str) -> Option<u32> {
     let own = std::process::id();
     let processes = std::fs::read_dir("/proc").ok()?;
@@ -194,6 +178,7 @@ mod tests {
         assert!(is_alive(&format!("{pid}@{started}")));
         assert!(!is_alive(&format!("{pid}@{started}0")));
         assert!(!is_alive("scripted"));
+        #[cfg(feature = "claude")]
         assert_eq!(holder_of("no such session"), None);
     }
 }
