@@ -180,6 +180,9 @@ async fn a_steer_for_a_turn_that_is_over_is_refused() {
     let to = Handover::new(BusyMode::Steer, CancellationToken::new()).expected_turn(Some("an older turn".to_owned()));
     let answer = run.binding.submit(&message("m2", "a"), to).await;
     assert_eq!(answer, Submission::Refused(Refusal::TurnEnded));
+    // And nothing becomes a second turn beside the running one.
+    let to = Handover::new(BusyMode::Queue, CancellationToken::new());
+    assert_eq!(run.binding.submit(&message("m2", "a"), to).await, Submission::Refused(Refusal::NotNow));
     run.arrived("m2", 0).await;
     run.stop().await;
 }

@@ -1,5 +1,5 @@
 //! A scripted ACP agent: a session with a history on disk and steers in memory, moved on by the test. Also one that behaves like goose.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::needless_pass_by_value, reason = "tests")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
