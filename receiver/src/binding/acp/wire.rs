@@ -227,10 +227,11 @@ mod tests {
             { "optionId": "n", "name": "Never", "kind": "reject_always" },
             { "optionId": "r", "name": "No", "kind": "reject_once" },
         ] }));
-        let answer = |decision| permission(&ask.choices, decision)["outcome"].clone();
+        let answer = |decision: Option<&Permission>| permission(&ask.choices, decision)["outcome"].clone();
         assert_eq!(answer(Some(&Permission::Reject))["optionId"], "r");
-        assert_eq!(answer(Some(&Permission::Choose("a".to_owned())))["optionId"], "a");
-        assert_eq!(answer(Some(&Permission::Choose("made up".to_owned())))["optionId"], "r");
+        let choose = |id: &str| Permission::Choose(id.to_owned());
+        assert_eq!(answer(Some(&choose("a")))["optionId"], "a");
+        assert_eq!(answer(Some(&choose("made up")))["optionId"], "r");
         assert_eq!(answer(None)["outcome"], "cancelled");
         assert_eq!(permission(&[], Some(&Permission::Reject))["outcome"]["outcome"], "cancelled");
     }
