@@ -4,113 +4,16 @@
 
 mod support;
 
-use std::path::Path;
 use std::time::Duration;
 
-use beepgrid_receiver::opencode::Server;
-use beepgrid_receiver::{
-    BusyMode, Handle, HeldReason, InputState, LiveInput, Receiver, RetryPolicy, RunError, SqliteInbox, Status, StoredInput,
-};
+use beepgrid_receiver::{BusyMode, HeldReason, Receiver, SqliteInbox};
 use support::engine::FakeEngine;
-use support::opencode::{Fault, OTHER_SESSION, Opencode, SESSION};
+use support::opencode::case::{Case, Running, receive};
+use support::opencode::{Fault, OTHER_SESSION, Opencode};
 use support::{about, message, until};
-use tempfile::TempDir;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const BOTH: [BusyMode; 2] = [BusyMode::Steer, BusyMode::Queue];
-
-struct Running {
-    engine: FakeEngine,
-    handle: Handle<SqliteInbox>,
-    status: watch::Receiver<Status>,
-    task: JoinHandle<Result<(), RunError>>,
-}
-
-async fn receive(mode: BusyMode, at: &Server, engine: &FakeEngine, folder: &Path) -> Running {
-    let inbox = SqliteInbox::open(folder.join("inbox.db")).await.unwrap();
-    let receiver = Receiver::builder(engine.clone(), inbox, at.session(SESSION).unwrap())
-        .mode(mode)
-        .retry(RetryPolicy { attempts: 3, first_delay: Duration::from_millis(20), max_delay: Duration::from_millis(100) })
-        .call_deadline(Duration::from_secs(5))
-        .build()
-        .unwrap();
-    let (handle, status) = (receiver.handle(), receiver.status());
-    Running { engine: engine.clone(), handle, status, task: tokio::spawn(receiver.run(CancellationToken::new())) }
-}
-
-struct Case {
-    server: Opencode,
-    folder: TempDir,
-    engine: FakeEngine,
-    running: Option<Running>,
-}
-
-impl Case {
-    async fn new(mode: BusyMode) -> Self {
-        let mut case = Self::without_receiver().await;
-        case.receive(mode).await;
-        case
-    }
-
-    async fn without_receiver() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { server: Opencode::start().await, folder, engine: FakeEngine::new(), running: None }
-    }
-
-    fn at(&self) -> Server {
-        Server::at(self.server.url()).timeout(Duration::from_millis(500))
-    }
-
-    async fn receive(&mut self, mode: BusyMode) {
-        self.running = Some(receive(mode, &self.at(), &self.engine, self.folder.path()).await);
-    }
-
-    /// As after a kill of the receiver: nothing more is recorded.
-    async fn kill_receiver(&mut self) {
-        let Running { task, handle, .. } = self.running.take().unwrap();
-        task.abort();
-        let _ = task.await;
-        drop(handle);
-    }
-
-    fn deliver(&self, inputs: impl IntoIterator<Item = LiveInput>) {
-        inputs.into_iter().for_each(|input| self.engine.deliver(input));
-    }
-
-    async fn stored(&self, id: &str) -> Option<StoredInput> {
-        self.running.as_ref().unwrap().handle.get(&id.into()).await.unwrap()
-    }
-
-    async fn accepted(&self, id: &str) {
-        let is = async || self.stored(id).await.is_some_and(|stored| stored.state == InputState::Accepted);
-        until(&format!("{id} is accepted"), is).await;
-    }
-
-    async fn seen(&self, ids: &[&str]) {
-        until(&format!("the model sees {ids:?}, not {:?}", self.server.seen()), async || self.server.seen() == ids).await;
-    }
-
-    async fn shows_trouble(&self) {
-        let status = self.running.as_ref().unwrap().status.clone();
-        until("the trouble is shown", async || status.borrow().last_error.is_some()).await;
-    }
-
-    async fn connected(&self) {
-        let status = self.running.as_ref().unwrap().status.clone();
-        until("no trouble is left", async || status.borrow().last_error.is_none() && self.server.streams() > 0).await;
-    }
-
-    async fn waits_unharmed(&self, id: &str) {
-        let unharmed = async || {
-            self.stored(id)
-                .await
-                .is_some_and(|stored| stored.state == InputState::Pending && stored.held.is_none() && stored.attempts == 0)
-        };
-        until(&format!("{id} waits"), unharmed).await;
-    }
-}
 
 #[tokio::test]
 async fn an_input_starts_an_idle_agent_once_and_comes_framed() {
@@ -484,4 +387,17 @@ async fn a_long_history_is_read_page_by_page_before_anything_is_handed_over() {
     case.accepted("m1").await;
     assert_eq!(case.server.seen().len(), 201);
     assert_eq!(case.running.as_ref().unwrap().engine.acks("m1"), 1);
+}
+
+#[tokio::test]
+async fn a_prompt_call_that_the_server_does_not_know_is_not_tried_without_pause() {
+    let case = Case::new(BusyMode::Steer).await;
+    case.connected().await;
+    case.server.next_prompts(std::iter::repeat_n(Fault::Status(404), 4));
+    case.deliver([message("m1", "a")]);
+    let begun = std::time::Instant::now();
+    case.seen(&["m1"]).await;
+    // Four pauses, the shortest of a quarter of a second.
+    assert!(begun.elapsed() > Duration::from_secs(1));
+    assert_eq!(case.stored("m1").await.unwrap().attempts, 1);
 }

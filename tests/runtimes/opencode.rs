@@ -31,19 +31,19 @@ async fn until(what: &str, reached: impl AsyncFn() -> bool) {
 }
 
 struct Program {
-    program: PathBuf,
+    path: PathBuf,
     folder: TempDir,
     port: u16,
     child: Option<Child>,
 }
 
 impl Program {
-    async fn start(program: PathBuf, model: &Model) -> Self {
+    async fn start(path: PathBuf, model: &Model) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         std::fs::create_dir(folder.path().join("project")).unwrap();
         std::fs::write(folder.path().join("catalog.json"), catalog(model).to_string()).unwrap();
-        let mut program = Self { program, folder, port, child: None };
+        let mut program = Self { path, folder, port, child: None };
         program.restart();
         program
     }
@@ -51,7 +51,7 @@ impl Program {
     fn restart(&mut self) {
         let at = |name: &str| self.folder.path().join(name);
         let log = std::fs::File::options().create(true).append(true).open(at("log")).unwrap();
-        let child = Command::new(&self.program)
+        let child = Command::new(&self.path)
             .args(["serve", "--port", &self.port.to_string(), "--print-logs"])
             .current_dir(at("project"))
             .env("HOME", at("home"))

@@ -89,16 +89,17 @@ struct NewPrompt<'a> {
 
 /// A prompt as the server has it for good.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct Admitted {
     pub(super) id: String,
     #[serde(rename = "sessionID")]
     pub(super) session: String,
-    pub(super) admitted_seq: u64,
+    #[serde(rename = "admittedSeq")]
+    pub(super) seq: u64,
     pub(super) prompt: Prompt,
     pub(super) delivery: Delivery,
     /// Set once it is in the model's context.
-    pub(super) promoted_seq: Option<u64>,
+    #[serde(rename = "promotedSeq")]
+    pub(super) promoted: Option<u64>,
 }
 
 /// The model of a session, as a provider's name for it.
@@ -205,7 +206,7 @@ impl Api {
 
     /// Whether the session works.
     pub(super) async fn is_active(&self, session: &str) -> Result<bool, Failure> {
-        let active: std::collections::BTreeMap<String, serde::de::IgnoredAny> =
+        let active: serde_json::Map<String, serde_json::Value> =
             self.data(self.request(Method::GET, &["session", "active"], &[])).await?;
         Ok(active.contains_key(session))
     }
@@ -293,13 +294,13 @@ fn failed(error: reqwest::Error) -> Failure {
 }
 
 async fn succeeded(response: Response) -> Result<Response, Failure> {
-    let status = response.status();
-    if status.is_success() {
-        return Ok(response);
-    }
     #[derive(Deserialize)]
     struct Refusal {
         message: String,
+    }
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
     }
     let message = match body(response, MAX_ERROR).await {
         Ok(body) => serde_json::from_slice(&body).map(|refusal: Refusal| refusal.message).unwrap_or_default(),

@@ -51,6 +51,8 @@ struct State {
     /// As it was last reported.
     busy: Option<bool>,
     turn: Option<String>,
+    /// A model call came to its end since this was last asked.
+    worked: bool,
 }
 
 #[derive(Default)]
@@ -120,15 +122,20 @@ impl Board {
         self.state().waiting.iter().min_by_key(|(_, waiting)| waiting.seq).map(|(id, waiting)| (id.clone(), *waiting))
     }
 
+    /// Whether a model call came to its end since the last question.
+    pub(super) fn has_worked(&self) -> bool {
+        std::mem::take(&mut self.state().worked)
+    }
+
     /// The server said that it has this input.
     pub(super) fn admitted(&self, admitted: &Admitted) {
         let mut state = self.state();
-        if admitted.promoted_seq.is_some() {
+        if admitted.promoted.is_some() {
             state.waiting.remove(&admitted.id);
         } else {
             // Otherwise the events have told more already.
-            if admitted.admitted_seq > state.position {
-                let waiting = Waiting { seq: admitted.admitted_seq, delivery: admitted.delivery };
+            if admitted.seq > state.position {
+                let waiting = Waiting { seq: admitted.seq, delivery: admitted.delivery };
                 state.waiting.insert(admitted.id.clone(), waiting);
             }
             Self::works(&mut state);
@@ -138,10 +145,10 @@ impl Board {
     }
 
     fn works(state: &mut State) {
-        if state.busy.replace(true) != Some(true) {
-            if let Some(line) = &state.line {
-                line.busy(true);
-            }
+        if state.busy.replace(true) != Some(true)
+            && let Some(line) = &state.line
+        {
+            line.busy(true);
         }
     }
 
@@ -152,10 +159,10 @@ impl Board {
             Self::works(&mut state);
         } else {
             state.turn = None;
-            if state.busy.replace(false) != Some(false) {
-                if let Some(line) = &state.line {
-                    line.idle();
-                }
+            if state.busy.replace(false) != Some(false)
+                && let Some(line) = &state.line
+            {
+                line.idle();
             }
         }
     }
@@ -184,7 +191,10 @@ impl Board {
                 }
                 true
             }
-            "session.next.step.ended" => data.finish.as_deref() != Some("tool-calls"),
+            "session.next.step.ended" => {
+                state.worked = true;
+                data.finish.as_deref() != Some("tool-calls")
+            }
             kind => !["session.next.text.", "session.next.reasoning.", "session.next.tool.", "session.next.step.started"]
                 .iter()
                 .any(|inside| kind.starts_with(inside)),

@@ -29,10 +29,10 @@ fn what_follows_a_queued_input_of_its_conversation_queues_behind_it_and_a_result
     board.admitted(&Admitted {
         id: native_id(&queued),
         session: "ses_1".to_owned(),
-        admitted_seq: 4,
+        seq: 4,
         prompt: Prompt { text: String::new() },
         delivery: Delivery::Queue,
-        promoted_seq: None,
+        promoted: None,
     });
     assert_eq!(board.delivery(&input("dlv_2", "cnv_1", "message"), BusyMode::Steer), Delivery::Queue);
     assert_eq!(board.delivery(&input("dlv_3", "cnv_1", "request_withdrawn"), BusyMode::Steer), Delivery::Queue);

@@ -59,8 +59,9 @@ impl Watcher {
             let ended = self.connection(&mut wakes).await;
             let progress = self.board.position() > before || begun.elapsed() > STOOD;
             match ended {
-                Ok(Ended::Silent | Ended::Asked) => failures = 0,
-                Ok(Ended::Closed) => {
+                Ok(Ended::Silent) => failures = 0,
+                // Paced also where a call doubts the connection again and again although it stands.
+                Ok(Ended::Closed | Ended::Asked) => {
                     self.warm = false;
                     failures = if progress { 1 } else { failures.saturating_add(1) };
                 }
@@ -144,9 +145,10 @@ impl Watcher {
     async fn look(&self, wakes: &mut Wakes) -> Result<bool, Failure> {
         let active = self.api.is_active(&self.session).await?;
         self.board.active(active);
-        if active {
+        if self.board.has_worked() {
             *wakes = Wakes::default();
-        } else if wakes.due() {
+        }
+        if !active && wakes.due() {
             self.wake(wakes).await?;
         }
         Ok(active)
@@ -154,10 +156,7 @@ impl Watcher {
 
     /// Repeats what waits, word for word, under its own id: the server recognises it, and starts what it has.
     async fn wake(&self, wakes: &mut Wakes) -> Result<(), Failure> {
-        let Some((id, waiting)) = self.board.first_waiting() else {
-            *wakes = Wakes::default();
-            return Ok(());
-        };
+        let Some((id, waiting)) = self.board.first_waiting() else { return Ok(()) };
         wakes.tried();
         let (events, _) = self.api.history(&self.session, waiting.seq.saturating_sub(1), 1).await?;
         let admission = events.into_iter().next().filter(|event| event.data.message == id);
@@ -204,7 +203,8 @@ impl Watcher {
                     let active = self.look(wakes).await?;
                     pause = (pause * 2).min(SELDOM);
                     // At rest only the events, a call, or what still waits to be woken can bring news.
-                    next_look = if active { Instant::now() + pause } else { wakes.next().unwrap_or(silent_at + SILENCE) };
+                    let waits = self.board.first_waiting().and(wakes.next);
+                    next_look = if active { Instant::now() + pause } else { waits.unwrap_or(silent_at + SILENCE) };
                 }
                 () = sleep_until(silent_at) => return Ok(Ended::Silent),
             }
@@ -212,7 +212,8 @@ impl Watcher {
     }
 }
 
-/// When what waits was last woken.
+/// When what waits was last woken. The pauses grow until a turn works: while the model can't be reached, waking only moves what waits into turns
+/// that fail.
 #[derive(Default)]
 struct Wakes {
     tries: u32,
@@ -227,10 +228,6 @@ impl Wakes {
     fn tried(&mut self) {
         self.tries = self.tries.saturating_add(1);
         self.next = Some(Instant::now() + WAKE.delay(self.tries));
-    }
-
-    fn next(&self) -> Option<Instant> {
-        self.next
     }
 }
 

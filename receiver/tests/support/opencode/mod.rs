@@ -1,16 +1,25 @@
 //! A scripted opencode server over real HTTP: what it admits is on a "disk" that outlives it, turns run until the test ends them, and it
 //! fails, or dies, where the test wants it.
 
+#![allow(clippy::indexing_slicing, reason = "tests")]
+
+mod wire;
+
+pub(crate) mod case;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use wire::{Request, answer, read};
 
 pub(crate) const SESSION: &str = "ses_1";
 pub(crate) const OTHER_SESSION: &str = "ses_2";
@@ -42,6 +51,7 @@ struct Input {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "what a test switches on and off")]
 struct State {
     inputs: BTreeMap<String, Input>,
     events: Vec<Value>,
@@ -192,7 +202,7 @@ impl Opencode {
     /// A person ends the turn.
     pub(crate) fn interrupt(&self) {
         self.change(|state| {
-            state.event("session.next.step.failed", json!({}));
+            state.event("session.next.step.failed", &json!({}));
             state.active = false;
         });
     }
@@ -327,9 +337,9 @@ impl Opencode {
         match fault {
             Some(Fault::DieAfter) => {
                 self.kill();
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
-            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Hang) => std::future::pending::<()>().await,
             Some(Fault::Answer(text)) => answer(stream, 200, &text).await,
             Some(Fault::Endless(bytes)) => answer(stream, 200, &"x".repeat(bytes)).await,
             _ => answer(stream, status, &body).await,
@@ -354,7 +364,7 @@ impl Opencode {
                 }
                 noise = state.noise.len();
                 for event in state.events.iter().filter(|event| seq(event) > after) {
-                    out.push_str(&format!("data: {event}\n\n"));
+                    let _ = write!(out, "data: {event}\n\n");
                 }
                 after = state.events.last().map_or(after, seq).max(after);
             }
@@ -374,7 +384,7 @@ impl State {
         self.events.last().map_or(0, seq) + 1
     }
 
-    fn event(&mut self, kind: &str, data: Value) -> u64 {
+    fn event(&mut self, kind: &str, data: &Value) -> u64 {
         let seq = self.next_seq();
         self.events
             .push(json!({ "id": format!("evt_{seq}"), "type": kind, "durable": { "seq": seq, "version": 1 }, "data": data }));
@@ -385,7 +395,7 @@ impl State {
     fn admit(&mut self, session: &str, id: &str, text: &str, delivery: &str) -> Option<Value> {
         if !self.inputs.contains_key(id) {
             let data = json!({ "messageID": id, "prompt": { "text": text }, "delivery": delivery });
-            let admitted = self.event("session.next.prompt.admitted", data);
+            let admitted = self.event("session.next.prompt.admitted", &data);
             let input = Input { session: session.into(), text: text.into(), delivery: delivery.into(), admitted, promoted: None };
             self.inputs.insert(id.to_owned(), input);
         }
@@ -408,7 +418,7 @@ impl State {
     fn promote(&mut self, id: &str) {
         let input = self.inputs[id].clone();
         let data = json!({ "messageID": id, "prompt": { "text": input.text }, "delivery": input.delivery });
-        let seq = self.event("session.next.prompted", data);
+        let seq = self.event("session.next.prompted", &data);
         self.inputs.get_mut(id).unwrap().promoted = Some(seq);
         self.seen.push(id.to_owned());
     }
@@ -429,17 +439,17 @@ impl State {
             } else {
                 return;
             }
-            self.event("session.next.step.started", json!({}));
+            self.event("session.next.step.started", &json!({}));
             self.active = true;
             if self.auto {
-                self.event("session.next.step.ended", json!({ "finish": "stop" }));
+                self.event("session.next.step.ended", &json!({ "finish": "stop" }));
                 self.active = false;
             }
         }
     }
 
     fn end_turn(&mut self) {
-        self.event("session.next.step.ended", json!({ "finish": "stop" }));
+        self.event("session.next.step.ended", &json!({ "finish": "stop" }));
         self.active = false;
         self.drain();
     }
@@ -452,53 +462,4 @@ fn seq(event: &Value) -> u64 {
 /// The delivery id in an id of ours.
 fn short(id: &str) -> String {
     id.strip_prefix("msg_bg").and_then(|rest| rest.split_once('_')).map_or(id, |(_, id)| id).to_owned()
-}
-
-struct Request {
-    path: String,
-    after: u64,
-    limit: usize,
-    authorization: Option<String>,
-    body: Value,
-}
-
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
-    let mut line = String::new();
-    if stream.read_line(&mut line).await.ok()? == 0 {
-        return None;
-    }
-    let target = line.split(' ').nth(1)?.to_owned();
-    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    let parameter =
-        |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok());
-    let (mut length, mut authorization) = (0, None);
-    loop {
-        let mut header = String::new();
-        stream.read_line(&mut header).await.ok()?;
-        let header = header.trim_end();
-        if header.is_empty() {
-            break;
-        }
-        let (name, value) = header.split_once(':')?;
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" => length = value.trim().parse().ok()?,
-            "authorization" => authorization = Some(value.trim().to_owned()),
-            _ => {}
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.ok()?;
-    Some(Request {
-        path: path.to_owned(),
-        after: parameter("after").unwrap_or(0),
-        limit: parameter("limit").map_or(usize::MAX, |limit| usize::try_from(limit).unwrap()),
-        authorization,
-        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
-    })
-}
-
-async fn answer(stream: &mut BufReader<TcpStream>, status: u16, body: &str) {
-    let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
-    // A caller that has gone away is its own business.
-    let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
 }
