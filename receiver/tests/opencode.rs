@@ -198,7 +198,7 @@ async fn an_input_that_went_into_the_session_before_is_found_there() {
     case.deliver([message("m1", "a")]);
     until("the call is under way", async || case.server.waiting() == ["m1 steer"]).await;
     case.kill_receiver().await;
-    let inbox = SqliteInbox::open(case.folder.path().join("inbox.db")).await.unwrap();
+    let inbox = SqliteInbox::open(case.folder.path().join("inbox")).await.unwrap();
     let receiver = Receiver::builder(case.engine.clone(), inbox, case.at().session(OTHER_SESSION).unwrap()).build().unwrap();
     let (handle, status) = (receiver.handle(), receiver.status());
     let task = tokio::spawn(receiver.run(CancellationToken::new()));

@@ -125,7 +125,7 @@ impl Case {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        let inbox = program.folder.path().join("inbox").join("inbox.db");
+        let inbox = program.folder.path().join("inbox");
         let world = World::real(Kind::Sqlite).await;
         let mut case = Self { model, program, world, session: session.expect("opencode starts"), inbox, running: None };
         case.receive(mode).await;

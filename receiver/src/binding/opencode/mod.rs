@@ -11,7 +11,7 @@
 //! // Once: the host keeps the id, and from then on goes on with `server.session(id)`.
 //! let session = server.create_session(&NewSession::new().directory("/home/me/project").model("anthropic", "claude-sonnet-5")).await?;
 //! let binding = server.session(session)?;
-//! let inbox = SqliteInbox::open("inbox.db").await?;
+//! let inbox = SqliteInbox::open("inbox").await?;
 //! let receiver = Receiver::builder(client, inbox, binding).mode(BusyMode::Steer).build()?;
 //! receiver.run(CancellationToken::new()).await?;
 //! # Ok(())

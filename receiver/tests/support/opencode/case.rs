@@ -24,7 +24,7 @@ pub(crate) struct Running {
 }
 
 pub(crate) async fn receive(mode: BusyMode, at: &Server, engine: &FakeEngine, folder: &Path) -> Running {
-    let inbox = SqliteInbox::open(folder.join("inbox.db")).await.unwrap();
+    let inbox = SqliteInbox::open(folder.join("inbox")).await.unwrap();
     let receiver = Receiver::builder(engine.clone(), inbox, at.session(SESSION).unwrap())
         .mode(mode)
         .retry(RetryPolicy { attempts: 3, first_delay: Duration::from_millis(20), max_delay: Duration::from_millis(100) })
