@@ -26,4 +26,6 @@ pub mod testing;
 
 pub use self::clock::Clock;
 pub use self::engine::{Engine, EngineBuilder, EngineError};
+#[cfg(feature = "cli")]
+pub use self::http::json_problem;
 pub use self::store::Attachments;

@@ -11,6 +11,18 @@ pub(super) fn check(text: &str) -> Result<(), Refusal> {
     Scanner { rest: text, open: Vec::new() }.run()
 }
 
+/// What the engine would refuse in a JSON text although a parser takes it: member names that stand twice, nesting beyond 64, U+0000, lone
+/// surrogates, numbers that would lose digits. `None` when there is nothing. For programs that read JSON to send it on.
+#[cfg(feature = "cli")]
+pub fn json_problem(text: &str) -> Option<String> {
+    match check(text) {
+        Ok(()) => None,
+        Err(Refusal::Invalid { field, message }) if field.is_empty() => Some(message),
+        Err(Refusal::Invalid { field, message }) => Some(format!("{field}: {message}")),
+        Err(_) => Some("can't be sent as it is".to_owned()),
+    }
+}
+
 /// An open object with the names it has had and the one whose value is being read, or an open array.
 type Container = Option<Members>;
 

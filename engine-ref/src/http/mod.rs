@@ -37,6 +37,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use self::error::PrivateReason;
+#[cfg(feature = "cli")]
+pub use self::json::json_problem;
 use crate::core::Core;
 use crate::service::Refusal;
 

@@ -3,19 +3,33 @@
 //! Results go to stdout, errors as one JSON line and logs to stderr. No argument holds a secret: other users of a machine can read
 //! the arguments of every process.
 
+mod api;
+mod calls;
 mod failure;
+mod files;
+mod help;
+mod input;
+mod job;
 mod local;
+mod messages;
+mod output;
+mod queries;
 mod render;
+mod requests;
 mod serve;
+mod signals;
 
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::failure::{Exit, Failure};
+use crate::render::Output;
 
-/// The Beepgrid engine: agents and people send each other messages, ask for decisions and get answers, reliably.
+/// The Beepgrid engine and its client: agents and people send each other messages, ask for decisions and get answers, reliably.
+///
+/// Commands that call an engine read BEEPGRID_URL (default http://localhost:4010) and BEEPGRID_TOKEN_FILE, an owner-only file with the
+/// token, or BEEPGRID_TOKEN. Results are JSON on standard output, errors one line of JSON on standard error.
 #[derive(Debug, Parser)]
 #[command(name = "beepgrid", disable_help_subcommand = true, after_help = EXIT_CODES)]
 struct Arguments {
@@ -28,10 +42,38 @@ const EXIT_CODES: &str = "Exit codes: 0 success, 1 another failure, 2 usage or i
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Send a message
+    Send(Box<messages::SendArguments>),
+    /// Ask a question (or what the input's kind says) and return the open request
+    #[command(after_help = "Example:\n  beepgrid ask --input question.json --key release-42/question/v1")]
+    Ask(requests::AskArguments),
+    /// Ask for an approval
+    #[command(after_help = "Example:\n  beepgrid approve --input approval.json --key staging/restart/v1")]
+    Approve(requests::AskArguments),
+    /// Give a task
+    #[command(after_help = "Example:\n  beepgrid task --input task.json --key release-42/task/v1")]
+    Task(requests::AskArguments),
+    /// Decide a request, at the version last read
+    Respond(requests::RespondArguments),
+    /// Wait until a request is decided, cancelled or expired, and print it
+    Wait(requests::WaitArguments),
+    /// Print one page of a collection
+    List(queries::ListArguments),
+    /// Call any endpoint
+    Api(Box<api::ApiArguments>),
+    /// Print the files of a conversation
+    Files(files::FilesArguments),
+    /// Store a private draft for a later message or request
+    FileStage(files::StageArguments),
+    /// Store a file in a conversation
+    FileUpload(files::FileUploadArguments),
+    /// Save a file under a new name
+    FileDownload(files::DownloadArguments),
     /// Run the engine until SIGTERM or Ctrl-C
     ///
     /// Every setting can stand in a TOML file (--config), in the environment (BEEPGRID_ADDR for --addr) and, unless it is secret,
     /// in a flag; the flag wins, then the environment. BEEPGRID_SECRET_KEY and BEEPGRID_BOOTSTRAP_TOKEN have no flag.
+    #[command(after_help = "Example:\n  beepgrid serve --dev")]
     Serve(Box<serve::ServeArguments>),
     /// Print the version
     Version,
@@ -45,51 +87,49 @@ enum Command {
 fn main() -> ExitCode {
     let exit = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
-        Err(error) => refuse(&error),
+        Err(error) => match help::refused::<Arguments>(&error) {
+            Ok(text) => print(&Output::Text(text)),
+            Err(failure) => fail(&failure),
+        },
     };
     ExitCode::from(exit as u8)
 }
 
 fn run(command: Command) -> Exit {
     let done = match command {
-        Command::Serve(arguments) => serve::run(*arguments, render::notice),
-        Command::Version => {
-            render::text(&format!("beepgrid {}", env!("CARGO_PKG_VERSION")));
-            Ok(())
+        Command::Send(arguments) => job::run(async |job| messages::send(job, *arguments).await),
+        Command::Ask(arguments) => job::run(async |job| requests::ask(job, arguments, None).await),
+        Command::Approve(arguments) => job::run(async |job| requests::ask(job, arguments, Some("approval")).await),
+        Command::Task(arguments) => job::run(async |job| requests::ask(job, arguments, Some("task")).await),
+        Command::Respond(arguments) => job::run(async |job| requests::respond(job, arguments).await),
+        Command::Wait(arguments) => job::run(async |_| requests::wait(arguments).await),
+        Command::List(arguments) => job::run(async |_| queries::list(arguments).await),
+        Command::Api(arguments) => job::run(async |job| api::call(job, *arguments).await),
+        Command::Files(arguments) => job::run(async |_| files::files(arguments).await),
+        Command::FileStage(arguments) => job::run(async |job| files::stage(job, arguments).await),
+        Command::FileUpload(arguments) => job::run(async |job| files::upload(job, arguments).await),
+        Command::FileDownload(arguments) => job::run(async |_| files::download(arguments).await),
+        Command::Version => Ok(Output::Text(format!("beepgrid {}", env!("CARGO_PKG_VERSION")))),
+        Command::Help { command } => help::of::<Arguments>(command.as_deref()).map(Output::Text),
+        // It prints while it runs.
+        Command::Serve(arguments) => {
+            return match serve::run(*arguments, render::notice) {
+                Ok(()) => Exit::Success,
+                Err(error) => fail(&Failure::of(&error)),
+            };
         }
-        Command::Help { command } => help(command.as_deref()),
     };
     match done {
-        Ok(()) => Exit::Success,
+        Ok(output) => print(&output),
         Err(error) => fail(&Failure::of(&error)),
     }
 }
 
-fn help(command: Option<&str>) -> anyhow::Result<()> {
-    let mut program = Arguments::command();
-    let Some(name) = command else {
-        render::text(&program.render_long_help().to_string());
-        return Ok(());
-    };
-    program.build();
-    let found = program.find_subcommand_mut(name).ok_or(failure::UnknownCommand)?;
-    render::text(&found.render_long_help().to_string());
-    Ok(())
-}
-
-/// Answers arguments that are no command. The parser's own text would repeat them, and someone may have put a token there.
-fn refuse(error: &clap::Error) -> Exit {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        render::text(&error.to_string());
-        return Exit::Success;
+fn print(output: &Output) -> Exit {
+    match render::output(output) {
+        Ok(()) => Exit::Success,
+        Err(failure) => fail(&failure),
     }
-    let problem = error.kind().as_str().unwrap_or("the arguments are wrong");
-    let named = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(name)) => name.split('=').next().filter(|name| name.starts_with('-')),
-        _ => None,
-    };
-    let named = named.map(|name| format!(" ({name})")).unwrap_or_default();
-    fail(&Failure::usage(format!("{problem}{named}; see `beepgrid help`")))
 }
 
 fn fail(failure: &Failure) -> Exit {

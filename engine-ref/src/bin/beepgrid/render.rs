@@ -1,60 +1,99 @@
 //! The only place that prints: results to stdout, errors to stderr.
 
-use std::io::{self, Write};
+mod notice;
+mod table;
 
-use crate::failure::Failure;
-use crate::local::Owner;
-use crate::serve::Notice;
+use std::io::{self, IsTerminal as _, Write};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+
+pub(crate) use self::notice::notice;
+pub(crate) use self::table::Table;
+use crate::failure::{Exit, Failure};
+
+/// What a command results in.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// One JSON document.
+    Json(Value),
+    /// Text for people.
+    Text(String),
+}
+
+/// How a result that has a table is shown.
+#[derive(Debug, Args)]
+pub(crate) struct TableArguments {
+    /// Print JSON on a terminal too, instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl Output {
+    /// A result as JSON.
+    pub(crate) fn json(result: &impl Serialize) -> anyhow::Result<Self> {
+        Ok(Self::Json(serde_json::to_value(result)?))
+    }
+
+    /// A result as a table on a terminal, and as JSON otherwise.
+    pub(crate) fn table(result: &impl Serialize, table: Table, arguments: &TableArguments) -> anyhow::Result<Self> {
+        if arguments.json || !io::stdout().is_terminal() {
+            return Self::json(result);
+        }
+        Ok(Self::Text(table.to_string()))
+    }
+}
+
+/// Prints a result.
+///
+/// # Errors
+/// What could not be written. That nobody reads is none: whoever closed our output does not want it.
+pub(crate) fn output(output: &Output) -> Result<(), Failure> {
+    let text = match output {
+        Output::Json(value) if io::stdout().is_terminal() => shown(&format!("{value:#}")),
+        Output::Json(value) => value.to_string(),
+        Output::Text(text) => text.clone(),
+    };
+    line(&text).map_err(|error| Failure::new(Exit::Other, "output", format!("the result can't be printed: {error}")))
+}
 
 /// Prints a text and ends its line.
 pub(crate) fn text(text: &str) {
+    // A server goes on without readers.
+    drop(line(text));
+}
+
+fn line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    // Whoever closed our output does not want to read it.
-    drop(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()));
+    match writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Prints an error as one line of JSON.
 pub(crate) fn failure(failure: &Failure) {
-    let line = serde_json::json!({ "code": failure.code, "message": failure.message });
-    drop(writeln!(io::stderr().lock(), "{line}"));
+    let line = serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone());
+    drop(writeln!(io::stderr().lock(), "{}", shown(&line)));
 }
 
-/// Says where a started engine is, and in development what to do next. The first line ends with the URL.
-pub(crate) fn notice(notice: &Notice) {
-    text(&describe(notice));
-}
-
-fn describe(notice: &Notice) -> String {
-    let mut said = format!("Beepgrid listens on {}\n", notice.url);
-    let mut line = |text: String| {
-        said.push_str(&text);
-        said.push('\n');
-    };
-    match &notice.owner {
-        None => {}
-        Some(Owner::Environment) => line("The owner's token is the one in BEEPGRID_BOOTSTRAP_TOKEN.".to_owned()),
-        Some(Owner::Elsewhere { file, foreign }) => {
-            let what = if *foreign { "is not this workspace's" } else { "is not there" };
-            line(format!(
-                "The workspace has an owner, but the token file {} {what}: use the token that the owner was made with.",
-                file.display()
-            ));
-        }
-        Some(Owner::File { file, made }) => {
-            line(format!("Owner token {}: {}", if *made { "made" } else { "found" }, file.display()));
-            line("In another terminal:".to_owned());
-            line(format!("  export BEEPGRID_URL={}", notice.url));
-            line(format!("  export BEEPGRID_TOKEN_FILE={}", quoted(&file.display().to_string())));
-            line("Stop with Ctrl-C; everything is kept for the next start.".to_owned());
+/// JSON whose texts do nothing to a terminal: other people wrote them. JSON itself escapes only the oldest control characters.
+fn shown(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hostile(c) && c != '\n' {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            shown.push(c);
         }
     }
-    said
+    shown
 }
 
-/// A text as one word of a shell.
-fn quoted(text: &str) -> String {
-    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
-    if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+/// Whether a character moves, hides or reverses what stands on a terminal.
+fn is_hostile(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{061c}')
 }
 
 #[cfg(test)]
@@ -62,15 +101,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_one_word_for_the_shell() {
-        assert_eq!(quoted("/home/me/.local/owner-token"), "/home/me/.local/owner-token");
-        assert_eq!(quoted("/my files/it's"), r"'/my files/it'\''s'");
-        assert_eq!(quoted("/a$(b)"), "'/a$(b)'");
-    }
-
-    #[test]
-    fn the_first_line_ends_with_the_url() {
-        let notice = Notice { url: "http://127.0.0.1:9".to_owned(), owner: None };
-        assert_eq!(describe(&notice), "Beepgrid listens on http://127.0.0.1:9\n");
+    fn nothing_in_a_text_reaches_the_terminal_as_a_command() {
+        let value = serde_json::json!({ "body": "a\u{1b}[2J\u{9b}2J\u{7f}\u{202e}é" });
+        let text = shown(&format!("{value:#}"));
+        assert!(text.chars().all(|c| c == '\n' || !is_hostile(c)), "{text:?}");
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("still JSON"), value);
     }
 }

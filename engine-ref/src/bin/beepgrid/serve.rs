@@ -11,6 +11,7 @@ use clap::Args;
 use tracing_subscriber::EnvFilter;
 
 use crate::local::{Local, Owner};
+use crate::signals::Signals;
 
 /// The flags of `serve`.
 #[derive(Debug, Args)]
@@ -153,43 +154,6 @@ async fn serve(settings: &Settings, started: impl FnOnce(&Notice)) -> anyhow::Re
         () = signals.next() => tracing::warn!("stopped without waiting for the calls under way"),
     }
     Ok(())
-}
-
-/// SIGTERM and SIGINT; Ctrl-C elsewhere.
-struct Signals {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-#[cfg(not(unix))]
-impl Signals {
-    #[expect(clippy::unnecessary_wraps, reason = "the same on every system")]
-    fn listen() -> io::Result<Self> {
-        Ok(Self {})
-    }
-
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
 }
 
 async fn start(settings: &Settings) -> anyhow::Result<(Engine, Option<Owner>)> {
