@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::service::actor::{Actor, Caller, Need, TokenDigest};
+use crate::service::coordinator::Allowance;
+use crate::service::coordinator::planner::Planner;
 use crate::service::permissions::RulesCache;
 use crate::service::presence::Presence;
 use crate::service::seal::SecretKey;
@@ -20,6 +22,8 @@ use crate::store::{ReadTx, Store, WriteTx, keys};
 
 /// How long a token that was found valid is taken for one before the next body is read. The transaction checks it anyway.
 const TOKEN_GLANCE: Duration = Duration::from_secs(1);
+/// How long the Coordinator's model may take, unless set otherwise; less than clients wait.
+pub(crate) const PLANNER_DEADLINE: Duration = Duration::from_secs(35);
 /// Tokens remembered at a time.
 const TOKEN_GLANCES: usize = 10_000;
 
@@ -30,8 +34,10 @@ pub(crate) struct Settings {
     pub(crate) environment: String,
     /// The origin for callbacks and links.
     pub(crate) public_url: String,
-    /// Whether the Coordinator has a model provider.
-    pub(crate) coordinator_configured: bool,
+    /// The Coordinator's model.
+    pub(crate) planner: Option<Arc<dyn Planner>>,
+    /// How long the model may take.
+    pub(crate) planner_deadline: Duration,
     /// Seals channel secrets.
     pub(crate) secret_key: SecretKey,
     /// Authenticates cursors; derived from the secret key.
@@ -46,7 +52,8 @@ impl Settings {
             workspace: String::new(),
             environment: String::new(),
             public_url: String::new(),
-            coordinator_configured: false,
+            planner: None,
+            planner_deadline: PLANNER_DEADLINE,
             secret_key: SecretKey::new([0; 32]),
             cursor_key: cursor::Key::new([0; 32]),
         }
@@ -65,12 +72,13 @@ struct Inner {
     presence: Presence,
     settings: Settings,
     holds: Holds,
+    allowance: Allowance,
     glances: Mutex<HashMap<TokenDigest, (Caller, beepgrid::Timestamp)>>,
     stopping: CancellationToken,
 }
 
 /// What a keyed write is called and which resource its path names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Keyed {
     pub(crate) operation: &'static str,
     pub(crate) key: Option<String>,
@@ -93,6 +101,7 @@ impl Core {
             presence: Presence::default(),
             settings,
             holds: Holds::default(),
+            allowance: Allowance::default(),
             glances: Mutex::default(),
             stopping: CancellationToken::new(),
         }))
@@ -116,6 +125,11 @@ impl Core {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// How often the Coordinator's model may still be asked.
+    pub(crate) fn allowance(&self) -> &Allowance {
+        &self.0.allowance
     }
 
     /// Cancelled when the engine stops: polls and background jobs end.
@@ -208,6 +222,32 @@ impl Core {
             let made = effect(tx, actor, &input)?;
             keys::insert(tx, &actor.id, keyed.operation, key, &digest, &made)?;
             Ok(Answered { value: answer(tx, actor, &input, &made)?, fresh: true })
+        })
+        .await
+    }
+
+    /// The answer to a write that was done before under the same key: for what costs much before it can be written.
+    ///
+    /// # Errors
+    /// As [`Core::keyed`]: 409 when the key was used for something else.
+    pub(crate) async fn earlier<I, M, A>(
+        &self,
+        caller: &Caller,
+        need: Need,
+        keyed: Keyed,
+        input: I,
+        answer: impl FnOnce(&ReadTx<'_>, &Actor, &I, &M) -> Result<A, Refusal> + Send + 'static,
+    ) -> Result<Option<A>, Refusal>
+    where
+        I: Serialize + Send + 'static,
+        M: DeserializeOwned,
+        A: Send + 'static,
+    {
+        self.read(caller, need, move |tx, actor| {
+            let Some(key) = &keyed.key else { return Ok(None) };
+            let Some(earlier) = keys::find(tx, &actor.id, keyed.operation, key)? else { return Ok(None) };
+            let made = earlier.made_for(&digest(&keyed, &input)?)?;
+            answer(tx, actor, &input, &made).map(Some)
         })
         .await
     }

@@ -11,7 +11,8 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
-use crate::core::{Core, Settings};
+use crate::core::{Core, PLANNER_DEADLINE, Settings};
+use crate::service::coordinator::planner::Planner;
 use crate::service::seal::SecretKey;
 use crate::service::{cursor, setup};
 use crate::store::{Attachments, Database, Hooks, Store, StoreConfig, StoreError};
@@ -81,7 +82,8 @@ impl EngineBuilder {
                 workspace: "local".to_owned(),
                 environment: "development".to_owned(),
                 public_url: String::new(),
-                coordinator_configured: false,
+                planner: None,
+                planner_deadline: PLANNER_DEADLINE,
                 secret_key: SecretKey::new([0; 32]),
                 cursor_key: cursor::Key::new([0; 32]),
             },
@@ -178,6 +180,18 @@ impl EngineBuilder {
     /// The clock that leases, expiries and waits go by.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// The Coordinator's model. Without one nothing is planned (`unavailable`).
+    pub fn planner(mut self, planner: impl Planner) -> Self {
+        self.settings.planner = Some(std::sync::Arc::new(planner));
+        self
+    }
+
+    /// How long the Coordinator's model may take; 35 seconds when unset, less than clients wait.
+    pub fn planner_deadline(mut self, deadline: Duration) -> Self {
+        self.settings.planner_deadline = deadline;
         self
     }
 

@@ -28,4 +28,5 @@ pub use self::clock::Clock;
 pub use self::engine::{Engine, EngineBuilder, EngineError};
 #[cfg(feature = "cli")]
 pub use self::http::json_problem;
+pub use self::service::coordinator::planner::{PlanBrief, Planner, PlannerError, Planning, Proposal, ReplyBrief};
 pub use self::store::Attachments;

@@ -160,6 +160,12 @@ impl<T> Call<T> {
         self.timeout(timeout)
     }
 
+    /// Allows for an answer that a model has to be asked for.
+    pub(crate) fn assisted(self) -> Self {
+        let timeout = self.client.settings().assistance_timeout;
+        self.timeout(timeout)
+    }
+
     /// Sends the write under this key instead of a fresh one.
     ///
     /// A read ignores it. An operation that takes no key (see [`Replay::Once`]) is refused before it is sent.

@@ -21,6 +21,8 @@ use crate::transport;
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
 /// What a long poll gets on top of the wait that it asks for.
 pub(crate) const DEFAULT_POLL_MARGIN: Duration = Duration::from_secs(10);
+/// How long a call may take for which the engine asks a model, unless set otherwise.
+pub(crate) const DEFAULT_ASSISTANCE_TIMEOUT: Duration = Duration::from_secs(40);
 /// Until a connection stands.
 pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest answer that is decoded: a fan-out to 1,000 recipients fits, also with every character escaped.
@@ -56,6 +58,7 @@ struct Shared {
 pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) poll_margin: Duration,
+    pub(crate) assistance_timeout: Duration,
     pub(crate) max_response_bytes: u64,
     pub(crate) attempts: Delays,
     pub(crate) loops: Delays,
@@ -74,6 +77,7 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     timeout: Duration,
     poll_margin: Duration,
+    assistance_timeout: Duration,
     max_response_bytes: u64,
     attempts: (Duration, Duration),
     loops: (Duration, Duration),
@@ -110,6 +114,7 @@ impl Client {
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             timeout: DEFAULT_TIMEOUT,
             poll_margin: DEFAULT_POLL_MARGIN,
+            assistance_timeout: DEFAULT_ASSISTANCE_TIMEOUT,
             max_response_bytes: DEFAULT_MAX_RESPONSE_BYTES,
             attempts: Delays::ATTEMPTS.bounds(),
             loops: Delays::LOOPS.bounds(),
@@ -280,6 +285,12 @@ impl ClientBuilder {
         self
     }
 
+    /// How long a call may take for which the engine asks a model; 40 seconds unless set.
+    pub fn assistance_timeout(mut self, timeout: Duration) -> Self {
+        self.assistance_timeout = timeout;
+        self
+    }
+
     /// How much longer than the wait it asks for a long poll may take; ten seconds unless set.
     pub fn poll_margin(mut self, margin: Duration) -> Self {
         self.poll_margin = margin;
@@ -354,6 +365,7 @@ impl ClientBuilder {
         let settings = Settings {
             timeout: self.timeout,
             poll_margin: self.poll_margin,
+            assistance_timeout: self.assistance_timeout,
             max_response_bytes: self.max_response_bytes,
             attempts: delays(self.attempts)?,
             loops: delays(self.loops)?,

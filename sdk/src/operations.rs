@@ -258,6 +258,12 @@ operations! {
 
     ASSISTANCE: "assistance", Coordinator, Get "/api/v1/assistance", Read, 200;
     UPDATE_ASSISTANCE: "update_assistance", Coordinator, Patch "/api/v1/assistance", Keyed, 200;
+    PLAN_OVERSEER: "plan_overseer", Coordinator, Post "/api/v1/fleet/plan", Keyed, 201;
+    OVERSEER_PLANS: "overseer_plans", Coordinator, Get "/api/v1/fleet/plans", Read, 200;
+    OVERSEER_PLAN: "overseer_plan", Coordinator, Get "/api/v1/fleet/plans/{id}", Read, 200;
+    CONFIRM_OVERSEER: "confirm_overseer", Coordinator, Post "/api/v1/fleet/command", Keyed, 200;
+    SUMMARIZE_OVERSEER: "summarize_overseer", Coordinator, Post "/api/v1/fleet/plans/{id}/summary", Keyed, 200;
+    COORDINATE: "coordinate", Coordinator, Post "/api/v1/fleet/coordinate", Keyed, 201;
 }
 
 operations! {

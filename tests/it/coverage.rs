@@ -83,6 +83,8 @@ fn sample(name: &str) -> Option<Value> {
             json!({"version": 0, "default": {"mode": "preferred", "destinations": [], "followup_seconds": 0}})
         }
         "update_assistance" => json!({"overseer": true}),
+        "plan_overseer" | "coordinate" => json!({"prompt": "Who is there?"}),
+        "confirm_overseer" => json!({"plan_id": "pln_1"}),
         "requeue_deliveries" => json!({"agent_id": "agt_1"}),
         _ => return None,
     })

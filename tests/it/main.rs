@@ -18,6 +18,7 @@ mod batches;
 mod channels;
 mod chats;
 mod contacts;
+mod coordinator;
 mod coverage;
 mod credentials;
 mod deliveries;

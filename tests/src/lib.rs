@@ -20,10 +20,13 @@ pub mod world;
 #[macro_export]
 macro_rules! on_both_stores {
     ($($case:ident),+ $(,)?) => {
+        $crate::on_both_stores!(in $crate::world::World::open; $($case),+);
+    };
+    (in $open:path; $($case:ident),+ $(,)?) => {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case($crate::world::World::open($crate::stores::Kind::Sqlite).await).await;
+                super::$case($open($crate::stores::Kind::Sqlite).await).await;
             })+
         }
         mod postgres {
@@ -32,7 +35,7 @@ macro_rules! on_both_stores {
                 if $crate::stores::is_missing($crate::stores::Kind::Postgres).await {
                     return;
                 }
-                super::$case($crate::world::World::open($crate::stores::Kind::Postgres).await).await;
+                super::$case($open($crate::stores::Kind::Postgres).await).await;
             })+
         }
     };

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use beepgrid::Timestamp;
-use beepgrid_engine_ref::{Clock, Engine};
+use beepgrid_engine_ref::{Clock, Engine, EngineBuilder};
 use tempfile::TempDir;
 
 /// Where an engine keeps its rows.
@@ -89,6 +89,11 @@ impl Place {
 
     /// An engine over these rows.
     pub async fn engine(&self, clock: &Clock) -> Engine {
+        self.engine_with(clock, |builder| builder).await
+    }
+
+    /// The same with other settings.
+    pub async fn engine_with(&self, clock: &Clock, settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Engine {
         let builder = match self {
             Self::Memory => Engine::builder().in_memory(),
             Self::File(_) => Engine::builder().sqlite(Path::new(&self.path())),
@@ -97,7 +102,7 @@ impl Place {
                 Engine::builder().postgres(url, schema)
             }
         };
-        builder.clock(clock.clone()).owner_token(OWNER_TOKEN).start().await.expect("the engine starts")
+        settings(builder).clock(clock.clone()).owner_token(OWNER_TOKEN).start().await.expect("the engine starts")
     }
 }
 
@@ -119,6 +124,13 @@ impl Site {
     /// An engine over these rows with this clock.
     pub async fn start(place: Place, clock: Clock) -> Self {
         let engine = place.engine(&clock).await;
+        Self { url: engine.url().to_owned(), engine: Some(engine), clock, place }
+    }
+
+    /// An engine with a clock that stands still, and with other settings; a further one over the same rows has them not.
+    pub async fn with(kind: Kind, settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
+        let (place, clock) = (Place::fresh(kind).await, Clock::manual(start_of_time()));
+        let engine = place.engine_with(&clock, settings).await;
         Self { url: engine.url().to_owned(), engine: Some(engine), clock, place }
     }
 

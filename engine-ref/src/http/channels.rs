@@ -179,7 +179,7 @@ async fn save_delivery_preferences(
 }
 
 async fn read_assistance(caller: Caller, State(core): State<Core>) -> Result<Json<AssistanceSettings>, Refusal> {
-    let configured = core.settings().coordinator_configured;
+    let configured = core.settings().planner.is_some();
     core.read(&caller, READ, move |tx, _| assistance::get(tx, configured)).await.map(Json)
 }
 
@@ -190,7 +190,7 @@ async fn update_assistance(
     Input(input): Input<AssistanceUpdate>,
 ) -> Result<Response, Refusal> {
     let keyed = Keyed { operation: "update_assistance", key, path: Vec::new() };
-    let configured = core.settings().coordinator_configured;
+    let configured = core.settings().planner.is_some();
     let answer =
         core.keyed(&caller, MANAGE, keyed, input, assistance::update, move |tx, _, _, ()| assistance::get(tx, configured));
     answer.await.map(done)

@@ -15,6 +15,9 @@ use crate::service::Refusal;
 /// How long a caller waits before it tries a store that was not available.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
 
+/// How long until a setting may have been made.
+const NOT_CONFIGURED_RETRY: Duration = Duration::from_secs(60);
+
 /// The body of every error.
 #[derive(Debug, Serialize)]
 struct ErrorBody<'e> {
@@ -80,6 +83,14 @@ impl IntoResponse for Refusal {
             Self::Unavailable { reason } => {
                 let message = "the engine can't serve this at the moment; nothing was stored";
                 reasoned(later(answer(&ErrorCode::Unavailable, message), UNAVAILABLE_RETRY), reason)
+            }
+            Self::NotConfigured { message } => later(answer(&ErrorCode::Unavailable, message), NOT_CONFIGURED_RETRY),
+            Self::ProviderFailed { reason } => {
+                let message = "the model gave no usable answer; nothing was stored and nothing sent";
+                reasoned(answer(&ErrorCode::ProviderFailed, message), reason)
+            }
+            Self::ProviderTimeout => {
+                answer(&ErrorCode::ProviderTimeout, "the model did not answer in time; nothing was stored and nothing sent")
             }
             Self::Internal { reason } => reasoned(
                 answer(&ErrorCode::Internal, "an internal error; nothing was stored. The log has it under the request id"),

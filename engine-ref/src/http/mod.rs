@@ -6,6 +6,7 @@ mod answers;
 mod caller;
 mod channels;
 mod chats;
+mod coordinator;
 mod error;
 mod events;
 mod executions;
@@ -55,6 +56,7 @@ pub(crate) fn router(core: Core) -> Router {
         .merge(messages::routes())
         .merge(files::routes())
         .merge(chats::routes())
+        .merge(coordinator::routes())
         .merge(previews::routes())
         .merge(requests::routes())
         .merge(executions::routes())

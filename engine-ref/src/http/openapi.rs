@@ -211,6 +211,9 @@ fn refusals(operation: &Operation, shape: &Shape) -> Vec<u16> {
     if operation.method != Method::Get && !matches!(shape.body, Body::Nothing) || operation.method == Method::Post {
         statuses.extend([413, 415]);
     }
+    if matches!(operation.name, "plan_overseer" | "coordinate") {
+        statuses.extend([502, 504]);
+    }
     statuses.sort_unstable();
     statuses
 }

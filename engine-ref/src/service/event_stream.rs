@@ -15,9 +15,11 @@ use super::actor::Actor;
 use super::conversations::Hidden;
 use super::deliveries::DeliveryState;
 use super::limits::MAX_SCAN;
+use super::presence::Presence;
 use super::requests::project::Access;
-use super::{Refusal, answers, executions, files, identity, messages, policies, requests};
+use super::{Refusal, answers, coordinator, executions, files, identity, messages, policies, requests};
 use crate::store::conversations::{self as rooms, ParticipantRow};
+use crate::store::coordinator as coordinator_rows;
 use crate::store::events::{self, EventRow};
 use crate::store::messages as message_rows;
 use crate::store::{ReadTx, deliveries, principals};
@@ -205,6 +207,7 @@ impl Sight<'_> {
             kind if kind.starts_with("request.") => self.request(&mut event, &subject)?,
             kind if kind.starts_with("execution.") => self.execution(&mut event, &subject)?,
             kind if kind.starts_with("answer.") => self.answer(&mut event, &subject)?,
+            kind if kind.starts_with("plan.") => self.plan(&mut event, &subject)?,
             // A kind without a rule of its own is for operators, with its id.
             _ => false,
         };
@@ -282,6 +285,17 @@ impl Sight<'_> {
             event.actor_id = PrincipalId::default();
         }
         self.fill(event, &answer)?;
+        Ok(true)
+    }
+
+    /// A plan is its maker's. Who is connected at the moment is no part of the event.
+    fn plan(&mut self, event: &mut Event, subject: &str) -> Result<bool, Refusal> {
+        let row = coordinator_rows::by_id(self.tx, &subject.into())?;
+        let Some(row) = row.filter(|row| coordinator::may_read(self.actor, row)) else { return Ok(false) };
+        if !self.want.summary {
+            let plan = coordinator::project(self.tx, self.actor, &Presence::default(), row)?;
+            self.fill(event, &plan)?;
+        }
         Ok(true)
     }
 

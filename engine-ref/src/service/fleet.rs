@@ -6,10 +6,13 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use beepgrid::{FleetAgent, FleetDependency, FleetStatus, Instance, Presence as Word, PrincipalId, PrincipalKind, Timestamp};
+use beepgrid::{
+    FleetAgent, FleetDependency, FleetStatus, Instance, Presence as Word, PrincipalId, PrincipalKind, RuleAction, Timestamp,
+};
 
 use super::Refusal;
 use super::actor::Actor;
+use super::audience::Party;
 use super::identity::{self, Principal};
 use super::limits::{MAX_BLOCKING, MAX_FLEET_AGENTS, MAX_INSTANCES, MAX_PAGE};
 use super::presence::{self, Presence};
@@ -97,6 +100,49 @@ fn shown(tx: &ReadTx<'_>, seen: &Presence, row: PrincipalRow, manager: bool) -> 
         Principal::Agent(agent) => Ok(FleetAgent { agent, instances, fresh }),
         _ => Err(Refusal::internal("an agent was read as another kind")),
     }
+}
+
+/// The agents that the actor may message or ask now, of `parties` or of all; at most `most`.
+pub(crate) fn contacts(
+    tx: &ReadTx<'_>,
+    actor: &Actor,
+    seen: &Presence,
+    parties: Option<&[Party]>,
+    most: usize,
+) -> Result<Vec<FleetAgent>, Refusal> {
+    let rows = match parties {
+        Some(parties) => {
+            let found = parties.iter().map(|party| principals::by_id(tx, party.id.as_str()));
+            found.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?
+        }
+        None => visible(tx, actor)?.0,
+    };
+    let manager = actor.manages(tx, "identity")?;
+    let mut contacts = Vec::new();
+    for row in rows {
+        let party = row.as_party();
+        let reaches =
+            |action| -> Result<bool, Refusal> { Ok(actor.operator || actor.rules.allows(tx, &actor.id, &action, &party)?) };
+        if contacts.len() < most && !row.disabled && (reaches(RuleAction::Message)? || reaches(RuleAction::Ask)?) {
+            contacts.push(shown(tx, seen, row, manager)?);
+        }
+    }
+    Ok(contacts)
+}
+
+/// Those of these agents that the actor may view now.
+pub(crate) fn of(tx: &ReadTx<'_>, actor: &Actor, seen: &Presence, ids: &[PrincipalId]) -> Result<Vec<FleetAgent>, Refusal> {
+    let manager = actor.manages(tx, "identity")?;
+    let mut agents = Vec::new();
+    for id in ids {
+        let row = principals::by_id(tx, id.as_str())?.filter(|row| row.kind == PrincipalKind::Agent);
+        if let Some(row) = row
+            && actor.may_view(tx, &row.as_party())?
+        {
+            agents.push(shown(tx, seen, row, manager)?);
+        }
+    }
+    Ok(agents)
 }
 
 /// The agents that the actor may view, by id, and whether there are more.

@@ -64,3 +64,11 @@ pub(crate) const MAX_FILE_NAME_CHARS: usize = 200;
 pub(crate) const MAX_MEDIA_TYPE_BYTES: usize = 200;
 /// Agents that a fleet status shows.
 pub(crate) const MAX_FLEET_AGENTS: usize = 1_000;
+/// Agents that a plan may choose from.
+pub(crate) const MAX_PLAN_SOURCES: usize = 100;
+/// How long a plan can be confirmed.
+pub(crate) const PLAN_LIFE: std::time::Duration = std::time::Duration::from_secs(15 * 60);
+/// Calls of the Coordinator's model at once, in one process.
+pub(crate) const MAX_ASSISTANCE_AT_ONCE: usize = 2;
+/// Calls of the Coordinator's model an hour, in one process.
+pub(crate) const MAX_ASSISTANCE_AN_HOUR: usize = 1_000;

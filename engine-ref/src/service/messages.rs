@@ -29,6 +29,11 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    /// The first conversation.
+    pub(crate) fn conversation_id(&self) -> &ConversationId {
+        &self.conversation_id
+    }
+
     /// One message in one conversation.
     pub(crate) fn one(conversation_id: ConversationId, message: MessageId) -> Self {
         Self { conversation_id, message_ids: vec![message] }

@@ -10,6 +10,7 @@ pub(crate) mod channels;
 pub(crate) mod chats;
 pub(crate) mod checks;
 pub(crate) mod conversations;
+pub(crate) mod coordinator;
 pub(crate) mod cursor;
 pub(crate) mod deliveries;
 pub(crate) mod event_stream;

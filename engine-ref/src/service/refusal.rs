@@ -23,6 +23,12 @@ pub(crate) enum Refusal {
     RateLimited { message: String, retry_after: Duration },
     /// The store can't serve at the moment; nothing was stored.
     Unavailable { reason: String },
+    /// The engine lacks a setting for this; nothing was stored.
+    NotConfigured { message: &'static str },
+    /// The model gave nothing usable; nothing was stored and nothing sent. The reason goes to the log.
+    ProviderFailed { reason: String },
+    /// The model did not answer in time; nothing was stored and nothing sent.
+    ProviderTimeout,
     /// A fault of the engine; nothing was stored.
     Internal { reason: String },
     /// The commit's outcome can't be learnt; nothing may be said about it.
@@ -49,6 +55,10 @@ impl Refusal {
 
     pub(crate) fn version_conflict(current: i64) -> Self {
         Self::conflict(ErrorCode::VersionConflict, format!("it changed since it was read; its version is now {current}"))
+    }
+
+    pub(crate) fn provider_failed(reason: impl Into<String>) -> Self {
+        Self::ProviderFailed { reason: reason.into() }
     }
 
     pub(crate) fn internal(reason: impl Into<String>) -> Self {

@@ -22,6 +22,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "files", sql: include_str!("../../migrations/0003_files.sql") },
     Migration { version: 4, name: "channels", sql: include_str!("../../migrations/0004_channels.sql") },
     Migration { version: 5, name: "queries", sql: include_str!("../../migrations/0005_queries.sql") },
+    Migration { version: 6, name: "plans", sql: include_str!("../../migrations/0006_plans.sql") },
 ];
 
 impl Migration {

@@ -11,6 +11,7 @@ pub(crate) mod blobs;
 pub(crate) mod channels;
 mod checkpoint;
 pub(crate) mod conversations;
+pub(crate) mod coordinator;
 pub(crate) mod credentials;
 pub(crate) mod deliveries;
 mod error;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Database, Store, StoreConfig, answers, attachments, channels, conversations, credentials, deliveries, executions, groups,
-    instances, messages, policies, principals, requests,
+    Database, Store, StoreConfig, answers, attachments, channels, conversations, coordinator, credentials, deliveries,
+    executions, groups, instances, messages, policies, principals, requests,
 };
 use crate::clock::Clock;
 
@@ -42,6 +42,7 @@ const PAGES: &[(&str, &str)] = &[
     (deliveries::pages::OF_REQUEST, "deliveries_request (request_id=?)"),
     (deliveries::pages::OF, "item_readers_1 (reader=? AND item_id>? AND item_id<?)"),
     (deliveries::pages::OF, "deliveries_set_aside_of (agent_id=? AND id>?)"),
+    (coordinator::OF_PERSON, "plans_person (person_id=? AND id<?)"),
     (attachments::pages::IN_CONVERSATION, "attachments_ids (conversation_id=? AND id>?)"),
     (channels::pages::OF_CONNECTION, "destinations_connection (connection_id=? AND id>?)"),
     (channels::pages::OF_PRINCIPAL, "destinations_principal (principal_id=?)"),

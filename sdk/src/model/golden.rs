@@ -4,6 +4,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+mod coordinator;
 mod events;
 mod identity;
 mod messages;

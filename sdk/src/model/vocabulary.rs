@@ -143,6 +143,17 @@ vocabulary! {
         /// The executor can't tell; may be followed by what it finds out.
         Unknown = "unknown",
     }
+    /// What a plan of the Coordinator does.
+    PlanOperation {
+        /// Answers from what is known; sends nothing.
+        Status = "status",
+        /// Sends messages.
+        Message = "message",
+        /// Asks questions.
+        Question = "question",
+        /// Gives tasks.
+        Task = "task",
+    }
     /// What an event tells of.
     EventKind {
         /// A message was stored.

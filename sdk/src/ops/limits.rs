@@ -7,8 +7,8 @@ use crate::model::{
     Action, AskBatchInput, AskInput, ChatMembershipInput, EventOptions, ExecutionState, JsonMap, MAX_ANSWER_AUDIENCE,
     MAX_ANSWER_BYTES, MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, MAX_BATCH_TARGETS, MAX_BODY_BYTES, MAX_CHOICES, MAX_EVENT_PAGE,
     MAX_MENTIONS, MAX_METADATA_BYTES, MAX_PAGE_ITEMS, MAX_SEARCH_CHARS, MAX_TITLE_CHARS, MembershipOperation, Mention,
-    PrincipalId, QueryInput, RedeemInput, ReplaceRequestInput, ReportInput, ResponseInput, SendBatchInput, SendInput,
-    StartChatInput, Target, TargetKind,
+    OverseerInput, PrincipalId, QueryInput, RedeemInput, ReplaceRequestInput, ReportInput, ResponseInput, SendBatchInput,
+    SendInput, StartChatInput, Target, TargetKind,
 };
 
 type Checked = Result<(), InvalidInput>;
@@ -281,5 +281,15 @@ pub(super) fn file(name: &str, media_type: &str, bytes: usize) -> Checked {
         refuse("file", "has no bytes, and must have at least one")
     } else {
         at_most("file", bytes, MAX_ATTACHMENT_BYTES, "bytes")
+    }
+}
+
+/// Something to do, and where to look.
+pub(super) fn overseer(input: &OverseerInput) -> Checked {
+    not_empty("prompt", &input.prompt)?;
+    at_most("prompt", input.prompt.len(), MAX_BODY_BYTES, "bytes of UTF-8")?;
+    match input.target.as_ref().map(|target| &target.kind) {
+        None | Some(TargetKind::Agent | TargetKind::Group | TargetKind::Other(_)) => Ok(()),
+        Some(_) => refuse("target.kind", "must be agent or group"),
     }
 }

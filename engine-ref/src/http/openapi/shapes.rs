@@ -9,11 +9,11 @@ use beepgrid::{
     CredentialInput, CredentialReplacement, Deleted, Delivery, DeliveryPreferences, Destination, DestinationEdit,
     DestinationInput, DispatchPreview, DispatchPreviewInput, EnrollInput, EventPage, Execution, ExplainInput, Explanation,
     ExtendInput, ExtendResult, FleetStatus, Group, GroupEdit, GroupInput, HeartbeatInput, HeartbeatResult, InboxInput,
-    IssuedCredential, Me, Person, PrincipalEdit, PrincipalInput, Provider, QueryInput, QueryPage, RedeemInput, ReleaseInput,
-    ReleaseResult, ReplaceRequestInput, ReplacedRequest, ReportInput, Request, RequestTrace, ResponseInput, RevokeInput,
-    RevokeResult, Role, RoleBinding, RoleBindingInput, RoleEdit, RoleInput, RolePreview, RolePreviewInput, RotateInput,
-    RoutePreview, RoutePreviewInput, SendBatchInput, SendBatchItem, SendInput, SendReceipt, SendResult, Service, Session,
-    StartChatInput, StatusInput, SupersedeInput, TracedDelivery, Workspace,
+    IssuedCredential, Me, OverseerConfirmation, OverseerInput, OverseerPlan, Person, PrincipalEdit, PrincipalInput, Provider,
+    QueryInput, QueryPage, RedeemInput, ReleaseInput, ReleaseResult, ReplaceRequestInput, ReplacedRequest, ReportInput, Request,
+    RequestTrace, ResponseInput, RevokeInput, RevokeResult, Role, RoleBinding, RoleBindingInput, RoleEdit, RoleInput,
+    RolePreview, RolePreviewInput, RotateInput, RoutePreview, RoutePreviewInput, SendBatchInput, SendBatchItem, SendInput,
+    SendReceipt, SendResult, Service, Session, StartChatInput, StatusInput, SupersedeInput, TracedDelivery, Workspace,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -234,6 +234,12 @@ shapes! {
     save_delivery_preferences: "Replaces how a person wants to be reached", DeliveryPreferences => [DeliveryPreferences];
     assistance: "Settings of the Coordinator", nothing => [AssistanceSettings];
     update_assistance: "Changes the settings of the Coordinator", AssistanceUpdate => [AssistanceSettings];
+    plan_overseer: "Plans whom to send what; sends nothing", OverseerInput => [OverseerPlan];
+    overseer_plans: "The caller's plans, newest first", nothing => [Vec<OverseerPlan>];
+    overseer_plan: "A plan, what it sent, and the replies", nothing => [OverseerPlan];
+    confirm_overseer: "Sends a plan, once", OverseerConfirmation => [OverseerPlan];
+    summarize_overseer: "Has the replies of a plan summed up", nothing => [OverseerPlan];
+    coordinate: "Plans and sends at once", OverseerInput => [OverseerPlan];
     requeue_delivery: "Takes a parked delivery up again", nothing => [TracedDelivery];
     requeue_deliveries: "Takes up the parked deliveries of an agent again", RequeueInput => [Requeued];
 }

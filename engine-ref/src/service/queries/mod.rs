@@ -16,6 +16,7 @@ mod groups;
 mod instances;
 mod messages;
 mod page;
+mod plans;
 mod principals;
 mod requests;
 mod roles;
