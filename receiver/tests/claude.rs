@@ -130,6 +130,7 @@ async fn an_input_opens_a_turn_and_is_accepted_when_the_transcript_has_it() {
     run.fake.end_turn();
     let input = run.fake.inputs().pop().unwrap();
     assert_eq!(input["client_composed"], true, "a peer's text mentions files and commands for nobody to read or run");
+    assert_eq!(input["isSynthetic"], true, "a peer's words are not the user's");
     assert!(input["message"]["content"][0]["text"].as_str().unwrap().starts_with("[beepgrid message m1 from"));
     run.stop().await;
 }
@@ -218,7 +219,7 @@ async fn what_the_host_s_user_says_goes_in_beside_and_makes_the_session_busy() {
     until("it is stored", async || run.engine.acked("m1")).await;
     run.fake.end_turn();
     run.accepted("m1").await;
-    assert_eq!(run.fake.inputs()[0].get("client_composed"), None);
+    assert_eq!(run.fake.inputs()[0].get("isSynthetic"), None);
     run.stop().await;
 }
 

@@ -9,4 +9,5 @@
     reason = "tests"
 )]
 
+mod claude;
 mod opencode;

@@ -60,7 +60,11 @@ impl State {
         self.say(&json!({ "type": "command_lifecycle", "command_uuid": input["uuid"], "state": state }));
     }
 
-    fn echo(&self, input: &Value) {
+    /// Only the user's own words and repeats come back.
+    fn echo(&self, input: &Value, repeated: bool) {
+        if input["isSynthetic"] == true && !repeated {
+            return;
+        }
         self.say(&json!({ "type": "user", "uuid": input["uuid"], "message": input["message"], "isReplay": true }));
     }
 
@@ -183,7 +187,7 @@ impl FakeClaude {
             });
         if known {
             if !state.queue.iter().any(|queued| uuid(queued) == uuid(&input)) {
-                state.echo(&input);
+                state.echo(&input, true);
                 if !state.running {
                     state.working("idle");
                 }
@@ -215,7 +219,7 @@ impl FakeClaude {
             state.life(input, "started");
         }
         state.say(&json!({ "type": "system", "subtype": "init", "session_id": SESSION, "capabilities": ["msg_lifecycle_v1"] }));
-        state.echo(&last);
+        state.echo(&last, false);
         let merged: Vec<String> = taken.iter().map(uuid).filter(|id| *id != uuid(&last)).collect();
         let content: Vec<Value> = taken.iter().map(|input| input["message"]["content"][0].clone()).collect();
         state.shown.extend(taken.iter().map(text));
@@ -252,7 +256,7 @@ impl FakeClaude {
             let folded: Vec<Value> = state.queue.iter().filter(|input| input["priority"] == "next").cloned().collect();
             state.queue.retain(|input| !folded.contains(input));
             for input in folded {
-                state.echo(&input);
+                state.echo(&input, false);
                 state.life(&input, "started");
                 state.shown.push(format!("while working: {}", text(&input)));
                 let command =

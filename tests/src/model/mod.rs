@@ -1,9 +1,10 @@
 //! A model without a mind, for agent runtimes under test: it remembers what it was shown, and does what the text tells it.
 //!
 //! A user text can hold a directive: `[[tool COMMAND]]` calls the runtime's shell once with the command before it answers, `[[wait]]`
-//! answers only after [`Model::release`]. Everything else is answered at once with `SEEN`. The newest directive that is not done yet counts.
+//! answers only after [`Model::release`], `[[call TOOL {"json"}]]` calls a tool that the host itself serves. Everything else is answered at once with `SEEN`. The newest directive that is not done yet counts.
 
 mod chat;
+mod messages;
 
 use std::sync::{Arc, Mutex};
 
@@ -60,6 +61,7 @@ enum Plan {
     Say,
     Wait,
     Shell(String),
+    Call(String, Value),
 }
 
 /// What it answers.
@@ -137,19 +139,23 @@ impl Model {
     async fn serve(self, stream: TcpStream) {
         let mut stream = BufReader::new(stream);
         while let Some((path, body)) = read(&mut stream).await {
-            if !path.ends_with("/chat/completions") {
-                let models = json!({ "object": "list", "data": [{ "id": NAME, "object": "model" }] }).to_string();
-                send(&mut stream, "application/json", &models).await;
-                continue;
-            }
-            let asked = chat::read(&body);
+            let (read, write): (Read, Write) = match path.rsplit('/').next() {
+                Some("completions") => (chat::read, chat::write),
+                Some("messages") => (messages::read, messages::write),
+                _ => {
+                    let models = json!({ "object": "list", "data": [{ "id": NAME, "object": "model" }] }).to_string();
+                    send(&mut stream, "application/json", &models).await;
+                    continue;
+                }
+            };
+            let asked = read(&body);
             let number = {
                 let mut state = self.state.lock().unwrap();
                 state.asked.push(asked.clone());
                 state.asked.len()
             };
             let answer = self.answer(&asked).await;
-            let (kind, text) = chat::write(&answer, number, asked.stream);
+            let (kind, text) = write(&answer, number, asked.stream);
             send(&mut stream, kind, &text).await;
         }
     }
@@ -176,10 +182,14 @@ impl Model {
                     return call;
                 }
             }
+            Plan::Call(name, arguments) => return Answer::Call { name, arguments },
         }
         Answer::Text("SEEN".to_owned())
     }
 }
+
+type Read = fn(&Value) -> Asked;
+type Write = fn(&Answer, usize, bool) -> (&'static str, String);
 
 /// The runtimes name their shells differently.
 fn shell(tools: &[String], command: &str) -> Option<Answer> {
@@ -200,6 +210,10 @@ fn plan(items: &[Item]) -> Plan {
             let (inside, _) = rest.split_once("]]")?;
             match inside.split_once(' ') {
                 Some(("tool", command)) => Some(Plan::Shell(command.to_owned())),
+                Some(("call", call)) => {
+                    let (name, arguments) = call.split_once(' ')?;
+                    Some(Plan::Call(name.to_owned(), serde_json::from_str(arguments).ok()?))
+                }
                 None if inside == "wait" => Some(Plan::Wait),
                 _ => None,
             }
@@ -210,7 +224,8 @@ fn plan(items: &[Item]) -> Plan {
         return Plan::Say;
     };
     let done = |item: &Item| {
-        matches!(item, Item::Said(text) if text == "SEEN") || matches!((item, &plan), (Item::Result(_), Plan::Shell(_)))
+        matches!(item, Item::Said(text) if text == "SEEN")
+            || matches!((item, &plan), (Item::Result(_), Plan::Shell(_) | Plan::Call(..)))
     };
     if items.iter().skip(at).any(done) { Plan::Say } else { plan }
 }

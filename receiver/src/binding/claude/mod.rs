@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 pub use self::options::{Launch, Options, Permission, PermissionAsk};
-use self::state::{Going, State};
+use self::state::{Going, State, Whereabouts};
 use self::transcript::Wanted;
 pub use super::link::Link;
 use super::{Capabilities, Evidence, Handover, InputBinding, Reconciled, Refusal, Reporter, Submission, link};
@@ -28,9 +29,13 @@ use crate::input::{LiveInput, Route, StoredInput};
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long `reconcile` waits for a process that is being started; shorter than the receiver's own deadline.
 const SETTLED: Duration = Duration::from_secs(20);
-/// How often, and how far apart, the transcript is read before an absence counts while the process lives: it writes a moment later.
-const LOOKS: u32 = 4;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+/// How long a living process may take to write down what it took in, before nobody can say.
+const WRITTEN: Duration = Duration::from_secs(5);
+/// How long it is looked for what a living process should not have any more.
+const GONE: Duration = Duration::from_secs(1);
+/// Between two looks; doubles.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const LAST_LOOK: Duration = Duration::from_millis(500);
 /// Ids under which an input may have gone out before.
 const ROUNDS_BACK: u32 = 8;
 
@@ -285,7 +290,9 @@ impl InputBinding for ClaudeBinding {
         let attempt = stored.attempt.as_ref();
         let session = attempt.and_then(|attempt| attempt.session.clone()).unwrap_or_else(|| self.inner.session());
         let then = attempt.and_then(|attempt| attempt.process.clone());
-        for _ in 0..LOOKS {
+        let began = Instant::now();
+        let mut wait = FIRST_LOOK;
+        loop {
             let process = self.inner.state().process.clone();
             let same = then.is_some() && then == process;
             match self.is_in_transcript(stored, &session).await {
@@ -294,11 +301,18 @@ impl InputBinding for ClaudeBinding {
                 // It lives on without us, and works off its queue.
                 Some(false) if !settled || (!same && then.as_deref().is_some_and(link::is_alive)) => return Reconciled::Unknown,
                 Some(false) if !same => return Reconciled::Retry,
-                Some(false) if self.inner.state().is_on_its_way(&stored.id) => return Reconciled::Unknown,
-                Some(false) => tokio::time::sleep(BETWEEN_LOOKS).await,
+                Some(false) => {}
             }
+            // The same process writes its transcript a moment after it says anything.
+            let whereabouts = self.inner.state().whereabouts(&stored.id);
+            match whereabouts {
+                Whereabouts::Waiting => return Reconciled::Unknown,
+                Whereabouts::Nowhere if began.elapsed() >= GONE => return Reconciled::Retry,
+                Whereabouts::Moving if began.elapsed() >= WRITTEN => return Reconciled::Unknown,
+                Whereabouts::Nowhere | Whereabouts::Moving => tokio::time::sleep(wait).await,
+            }
+            wait = (wait * 2).min(LAST_LOOK);
         }
-        Reconciled::Retry
     }
 }
 

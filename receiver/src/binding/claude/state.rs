@@ -67,6 +67,17 @@ impl Waiting {
     }
 }
 
+/// Where an input is that is not proven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whereabouts {
+    /// In Claude's queue.
+    Waiting,
+    /// Taken in, and about to be in the transcript.
+    Moving,
+    /// Not with this process, or not any more.
+    Nowhere,
+}
+
 /// What became of an input that is to go out.
 pub(super) enum Going {
     /// This is to be written.
@@ -406,9 +417,17 @@ impl State {
         }
     }
 
-    /// Whether the present process still has it, unproven.
-    pub(super) fn is_on_its_way(&self, id: &DeliveryId) -> bool {
-        self.sent.values().any(|sent| sent.id == *id) || self.answered.iter().any(|answered| answered.id == *id)
+    /// Where the present process has an input that is not proven.
+    pub(super) fn whereabouts(&self, id: &DeliveryId) -> Whereabouts {
+        let idle = self.idle_since.is_some();
+        if let Some(sent) = self.sent.values().find(|sent| sent.id == *id) {
+            return if idle || sent.stage > Stage::Queued { Whereabouts::Moving } else { Whereabouts::Waiting };
+        }
+        match self.answered.iter().find(|answered| answered.id == *id) {
+            Some(answered) if idle || answered.heard => Whereabouts::Moving,
+            Some(_) => Whereabouts::Waiting,
+            None => Whereabouts::Nowhere,
+        }
     }
 
     /// Since when an input was written without any sign that Claude has read it.

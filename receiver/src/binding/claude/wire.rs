@@ -139,7 +139,8 @@ fn line(value: &Value) -> Vec<u8> {
     line
 }
 
-/// An input. `client_composed` keeps the text as written: no file mention in it is expanded, no slash command is run.
+/// An input, of the receiver's if it has a priority. `isSynthetic` makes Claude show it as a message that is not from its user, and
+/// `client_composed` as it is written: no file that it mentions is read, no slash command in it is run.
 pub(super) fn user(session: &str, uuid: Uuid, text: &str, priority: Option<Priority>) -> Vec<u8> {
     let mut record = json!({
         "type": "user",
@@ -154,6 +155,7 @@ pub(super) fn user(session: &str, uuid: Uuid, text: &str, priority: Option<Prior
             Priority::Later => "later",
         };
         record.insert("priority".to_owned(), word.into());
+        record.insert("isSynthetic".to_owned(), true.into());
         record.insert("client_composed".to_owned(), true.into());
     }
     line(&record)
@@ -224,5 +226,6 @@ mod tests {
         let value: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["message"]["content"][0]["text"], text);
         assert_eq!((&value["priority"], &value["client_composed"]), (&json!("later"), &json!(true)));
+        assert_eq!(value["isSynthetic"], true, "a peer's words are not the user's");
     }
 }
