@@ -128,6 +128,25 @@ async fn what_reconcile_cannot_tell_is_held_and_never_sent_again_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_runtime_still_has_in_memory_is_waited_for_and_not_held() {
+    let runtime = Runtime::new().busy();
+    runtime.reply([Reply::Take]);
+    runtime.reconcile_says([Reconciled::Taken]);
+    let run = run(BusyMode::Steer, &runtime);
+    run.deliver([message("m1", "a")]);
+    until("it is taken", async || run.runtime.memory() == ["m1"]).await;
+    run.runtime.line().turn_ended();
+    until("it was asked about", async || run.runtime.reconciled() == ["m1"]).await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    let row = run.inbox.get("m1".into()).await.unwrap().unwrap();
+    assert_eq!((row.state, row.held), (InputState::Submitting, None));
+    run.runtime.keep();
+    run.accepted("m1").await;
+    assert_eq!(run.runtime.calls(), ["m1 steer"]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_live_host_is_asked_again_when_its_turn_ends() {
     let runtime = Runtime::new().busy();
     runtime.reply([Reply::AcceptSilently]);

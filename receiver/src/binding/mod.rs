@@ -176,6 +176,9 @@ pub enum Submission {
 pub enum Reconciled {
     /// The runtime has it. Final.
     Accepted,
+    /// The runtime has it in memory, as after [`Submission::Taken`]: proof follows through [`Reporter::accepted`]. Not held; asked again when a
+    /// turn ends.
+    Taken,
     /// The runtime certainly does not have it: hand it over again.
     Retry,
     /// Can't be said (now): held, shown, and asked again when a turn ends.

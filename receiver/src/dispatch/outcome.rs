@@ -69,6 +69,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         }
         match answer {
             Reconciled::Accepted => self.record(id, NextState::Accepted),
+            Reconciled::Taken => self.table.set_phase(id, Phase::Taken { turn: call.turn }),
             Reconciled::Retry => self.again(id, "it did not arrive".to_owned(), 1),
             Reconciled::Unknown if self.parts.capabilities.deduplicates => {
                 self.again(id, "nobody can say whether it arrived; a repeat is harmless".to_owned(), 1);

@@ -379,7 +379,11 @@ impl State {
         let loads = self.agent.is_some_and(|agent| agent.loads);
         if then.is_some() && then == self.process {
             let runs = self.turn.as_ref().is_some_and(|turn| turn.input.as_ref() == Some(&stored.id));
-            return if runs || self.steers.iter().any(|steer| steer.id == stored.id) {
+            let steer = self.steers.iter().find(|steer| steer.id == stored.id);
+            return if runs || steer.is_some_and(|steer| steer.injected) {
+                Judgement::Known(Reconciled::Taken)
+            } else if steer.is_some() {
+                // Its answer is missing.
                 Judgement::Known(Reconciled::Unknown)
             } else if !self.doubtful.contains(&stored.id) {
                 // Never written, or refused since.

@@ -104,9 +104,10 @@ impl Ends {
 }
 
 fn ended(line: &str) -> Option<String> {
-    let id = line.trim_end_matches(['\n', '\r']).strip_prefix("[beepgrid end ")?.strip_suffix(']')?;
+    let line = line.trim_end_matches(['\n', '\r']);
+    let id = line.strip_prefix("[beepgrid end ")?.strip_suffix(']')?;
     // The mark of that id and nothing else.
-    (crate::frame::end_mark(&DeliveryId::new(id)).len() == "[beepgrid end ]".len() + id.len()).then(|| id.to_owned())
+    (crate::frame::end_mark(&DeliveryId::new(id)) == line).then(|| id.to_owned())
 }
 
 /// What became of a steer.

@@ -29,7 +29,7 @@ use crate::input::{LiveInput, Route, StoredInput};
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long `reconcile` waits for a process that is being started; shorter than the receiver's own deadline.
 const SETTLED: Duration = Duration::from_secs(20);
-/// How long a living process may take to write down what it took in, before nobody can say.
+/// How long `reconcile` waits for a living process to write down what it took in.
 const WRITTEN: Duration = Duration::from_secs(5);
 /// How long it is looked for what a living process should not have any more.
 const GONE: Duration = Duration::from_secs(1);
@@ -306,9 +306,9 @@ impl InputBinding for ClaudeBinding {
             // The same process writes its transcript a moment after it says anything.
             let whereabouts = self.inner.state().whereabouts(&stored.id);
             match whereabouts {
-                Whereabouts::Waiting => return Reconciled::Unknown,
+                Whereabouts::Waiting => return Reconciled::Taken,
                 Whereabouts::Nowhere if began.elapsed() >= GONE => return Reconciled::Retry,
-                Whereabouts::Moving if began.elapsed() >= WRITTEN => return Reconciled::Unknown,
+                Whereabouts::Moving if began.elapsed() >= WRITTEN => return Reconciled::Taken,
                 Whereabouts::Nowhere | Whereabouts::Moving => tokio::time::sleep(wait).await,
             }
             wait = (wait * 2).min(LAST_LOOK);
