@@ -2,11 +2,12 @@
 
 use anyhow::Context as _;
 use beepgrid::{
-    CancellationToken, Delivery, HeartbeatInput, InboxInput, JsonMap, ReleaseInput, RunOptions, RunStatus, SendInput,
+    CancellationToken, Delivery, DeliveryId, ErrorCode, HeartbeatInput, InboxInput, JsonMap, ReleaseInput, RequeueInput,
+    RunOptions, RunStatus, SendInput,
 };
 use tokio::sync::{mpsc, watch};
 
-use crate::stage::{Log, Stage, check, same, within};
+use crate::stage::{Log, Stage, check, refused, same, within};
 
 pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
     Log::region("Workers");
@@ -34,6 +35,12 @@ pub(crate) async fn visit(log: &mut Log, stage: &Stage) -> anyhow::Result<()> {
     let input = SendInput::to(stage.to_billing(), "One last thing to do.");
     let sent = log.call("something new to do", stage.builder.send(input)).await?;
     let handled = run_once(stage).await?;
+    let requeued =
+        log.call("takes up what was parked: nothing", stage.owner.requeue_deliveries(RequeueInput::new(&stage.billing_id)));
+    same("what was parked", &requeued.await?.requeued, &0)?;
+    let nothing = DeliveryId::new("dlv_00000000000000000000000000000000");
+    refused("a delivery that is not there", stage.owner.requeue_delivery(&nothing).await, &ErrorCode::NotFound)?;
+    log.did("requeue_delivery", "would take up a parked one; there is none");
     log.did("inbox", "the loop leased, handled and acknowledged it");
     same("what was handled", &handled.payload.conversation_id, &sent.conversation_id)?;
     same("what is left", &drained(log, stage).await?, &0)

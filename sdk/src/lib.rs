@@ -26,7 +26,7 @@
 pub mod model;
 mod operations;
 pub use model::*;
-pub use operations::{Family, Method, OPERATIONS, Operation, Replay, UNTYPED_OPERATIONS};
+pub use operations::{Family, Method, OPERATIONS, Operation, Replay};
 
 #[cfg(feature = "client")]
 mod call;

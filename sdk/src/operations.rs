@@ -207,6 +207,8 @@ operations! {
     ACK_MANY: "ack_many", Workers, Post "/api/v1/inbox/ack", Once, 200;
     EXTEND: "extend", Workers, Post "/api/v1/inbox/{id}/extend", Once, 200;
     RELEASE: "release", Workers, Post "/api/v1/inbox/{id}/release", Once, 200;
+    REQUEUE_DELIVERY: "requeue_delivery", Workers, Post "/api/v1/deliveries/{id}/requeue", Keyed, 200;
+    REQUEUE_DELIVERIES: "requeue_deliveries", Workers, Post "/api/v1/deliveries/requeue", Keyed, 200;
     HEARTBEAT: "heartbeat", Workers, Post "/api/v1/heartbeat", Once, 200;
 
     LIST_EVENTS: "list_events", Events, Get "/api/v1/events", Read, 200;
@@ -264,14 +266,6 @@ operations! {
     CONFIRM_OVERSEER: "confirm_overseer", Coordinator, Post "/api/v1/fleet/command", Keyed, 200;
     SUMMARIZE_OVERSEER: "summarize_overseer", Coordinator, Post "/api/v1/fleet/plans/{id}/summary", Keyed, 200;
     COORDINATE: "coordinate", Coordinator, Post "/api/v1/fleet/coordinate", Keyed, 201;
-}
-
-operations! {
-    /// What operators reach through `Client::call`: there is no typed method yet.
-    UNTYPED_OPERATIONS;
-
-    REQUEUE_DELIVERY: "requeue_delivery", Workers, Post "/api/v1/deliveries/{id}/requeue", Keyed, 200;
-    REQUEUE_DELIVERIES: "requeue_deliveries", Workers, Post "/api/v1/deliveries/requeue", Keyed, 200;
 }
 
 // Calls to routes that are newer than this version, see `Client::call`.

@@ -6,6 +6,7 @@ use beepgrid_tests::world::{World, allow, contacts, deny, target};
 use serde_json::json;
 
 on_both_stores!(
+    capabilities_of_a_target_stay_under_the_ceiling,
     access_names_roles_their_way_and_the_policy,
     access_of_others_is_for_managers_of_identities,
     an_explanation_names_the_rules_that_decide,
@@ -156,4 +157,13 @@ async fn a_role_preview_shows_its_subjects(w: World) {
     assert_eq!(effective["operations"], json!({"ask": true, "decide": true, "message": false, "view": true}));
     w.bob.api.post("/messages", json!({"target": w.hidden.target(), "body": "x"})).await.not_found();
     w.builder.api.post("/roles/preview", input).await.forbidden();
+}
+
+async fn capabilities_of_a_target_stay_under_the_ceiling(w: World) {
+    let (_, reader) = beepgrid_tests::world::credential(&w.owner.api, &w.ann.id, Some(&["read", "request"])).await;
+    let body = json!({"target": w.builder.target()});
+    let own = w.ann.api.post("/capabilities", body.clone()).await.ok();
+    assert_eq!(own["operations"], json!({"view": true, "message": true, "ask": true}));
+    let under = reader.post("/capabilities", body).await.ok();
+    assert_eq!(under["operations"], json!({"view": true, "message": false, "ask": true}));
 }

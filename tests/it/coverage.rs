@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use beepgrid::{OPERATIONS, Operation, Replay, UNTYPED_OPERATIONS};
+use beepgrid::{OPERATIONS, Operation, Replay};
 use beepgrid_tests::on_both_stores;
 use beepgrid_tests::raw::{Answer, Api, Call, Members};
 use beepgrid_tests::world::World;
@@ -25,7 +25,7 @@ const OF_ANY_CREDENTIAL: &[&str] = &["me", "enroll", "renew_credential"];
 const OPEN: &[(&str, &str)] = &[("GET", "/api/v1/openapi.json")];
 
 fn operations() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().chain(UNTYPED_OPERATIONS)
+    OPERATIONS.iter()
 }
 
 /// A body with the right form, so that what is refused is refused for the reason that is looked at.

@@ -150,6 +150,11 @@ async fn the_last_operator_stays(w: World) {
     w.owner.api.post(&path, stop).await.refused(409, "last_operator");
     let own = me["credential"].id();
     w.owner.api.post(&format!("/credentials/{own}/revoke"), json!({})).await.refused(409, "last_operator");
+    // Nor may it be given an end that would come by itself.
+    let version =
+        w.owner.api.get("/credentials").await.ok().as_array().unwrap().iter().find(|one| one.id() == own).unwrap().n("version");
+    let end = json!({"version": version, "expires_at": w.after(3_600)});
+    w.owner.api.patch(&format!("/credentials/{own}"), end).await.refused(409, "last_operator");
     w.owner.api.get("/me").await.ok();
 }
 

@@ -13,7 +13,7 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use beepgrid::{ErrorCode, Method, OPERATIONS, Operation, Replay, UNTYPED_OPERATIONS};
+use beepgrid::{ErrorCode, Method, OPERATIONS, Operation, Replay};
 use serde_json::{Map, Value, json};
 
 use self::schemas::Schemas;
@@ -34,7 +34,7 @@ async fn document() -> Response {
 
 /// Every operation, also those without a typed method.
 fn operations() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().chain(UNTYPED_OPERATIONS)
+    OPERATIONS.iter()
 }
 
 fn shape(operation: &Operation) -> Option<&'static Shape> {

@@ -6,14 +6,14 @@ use axum::extract::State;
 use axum::routing::post;
 use beepgrid::{
     AckInput, AckManyInput, AckManyResult, AckResult, Delivery, DeliveryId, ExtendInput, ExtendResult, HeartbeatInput,
-    HeartbeatResult, InboxInput, InstanceId, Permission, PrincipalId, ReleaseInput, ReleaseResult, Timestamp,
+    HeartbeatResult, InboxInput, InstanceId, Permission, ReleaseInput, ReleaseResult, RequeueInput, RequeueResult, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use super::extract::{Input, MaybeKey, NoKey, PathId};
 use crate::core::{Core, Hold, Keyed};
 use crate::service::actor::{Actor, Caller, Need};
-use crate::service::deliveries::{self, DeliveryState, Requeued};
+use crate::service::deliveries::{self, DeliveryState};
 use crate::service::inbox::{self, Want};
 use crate::service::limits::MAX_POLLS;
 use crate::service::{Refusal, checks, presence};
@@ -111,12 +111,6 @@ async fn heartbeat(
 #[derive(Debug, Serialize, Deserialize)]
 struct Nothing {}
 
-/// Whose parked deliveries to requeue.
-#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
-pub(super) struct RequeueInput {
-    agent_id: PrincipalId,
-}
-
 async fn requeue(
     caller: Caller,
     State(core): State<Core>,
@@ -141,7 +135,7 @@ async fn requeue_agent(
     State(core): State<Core>,
     MaybeKey(key): MaybeKey,
     Input(input): Input<RequeueInput>,
-) -> Answer<Requeued> {
+) -> Answer<RequeueResult> {
     checks::id("agent_id", input.agent_id.as_str())?;
     let keyed = Keyed { operation: "requeue_deliveries", key, path: Vec::new() };
     let answered = core.keyed(
@@ -150,7 +144,7 @@ async fn requeue_agent(
         keyed,
         input,
         |tx, actor, input: &RequeueInput| deliveries::requeue_agent(tx, actor, &input.agent_id),
-        |_: &ReadTx<'_>, _, _, requeued: &Requeued| Ok(requeued.clone()),
+        |_: &ReadTx<'_>, _, _, requeued: &RequeueResult| Ok(requeued.clone()),
     );
     Ok(Json(answered.await?.value))
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use beepgrid::{
     Access, AccessRole, Action, CapabilityInput, CapabilityResult, ContactPreview, ContactPreviewInput, Effect,
-    EffectivePermission, ExplainInput, Explanation, PermissionRule, Policy, PrincipalId, RoleName, RolePreview, RolePreviewInput,
-    RuleAction, RuleSource, SubjectKind, Target, TargetKind,
+    EffectivePermission, ExplainInput, Explanation, Permission, PermissionRule, Policy, PrincipalId, RoleName, RolePreview,
+    RolePreviewInput, RuleAction, RuleSource, SubjectKind, Target, TargetKind,
 };
 
-use super::actor::Actor;
+use super::actor::{Actor, Need};
 use super::audience::{self, Party};
 use super::limits::{MAX_BATCH_TARGETS, MAX_LIST, MAX_POLICY_RULES, MAX_ROLE_RULES};
 use super::permissions::SubjectRules;
@@ -392,8 +392,10 @@ pub(crate) fn capability(tx: &ReadTx<'_>, actor: &Actor, input: &CapabilityInput
         CapabilityResult { observed_at: tx.now(), operations: BTreeMap::new(), request_version: None, outcomes: Vec::new() };
     if let Some(target) = &input.target {
         result.operations = none(&["view", "message", "ask"]);
-        for action in [RuleAction::View, RuleAction::Message, RuleAction::Ask] {
-            let open = towards_target(tx, actor, target, &action, input.descriptor.as_ref())?;
+        let parts = [Permission::Read, Permission::Message, Permission::Request];
+        for (action, part) in [RuleAction::View, RuleAction::Message, RuleAction::Ask].into_iter().zip(parts) {
+            let open = actor.need(&Need::Ceiling(part)).is_ok()
+                && towards_target(tx, actor, target, &action, input.descriptor.as_ref())?;
             result.operations.insert(action.as_str().to_owned(), open);
         }
     } else if let Some(id) = &input.request_id {
@@ -403,7 +405,10 @@ pub(crate) fn capability(tx: &ReadTx<'_>, actor: &Actor, input: &CapabilityInput
         result.operations = none(&["view", "manage", "test"]);
         let known = input.connection_id.as_ref().map_or(Ok(false), |id| super::channels::connection_exists(tx, id))?;
         if manages && known {
-            result.operations.values_mut().for_each(|open| *open = true);
+            for (name, open) in &mut result.operations {
+                let part = if name == "view" { Permission::Read } else { Permission::Manage };
+                *open = actor.need(&Need::Ceiling(part)).is_ok();
+            }
         }
     }
     Ok(result)

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use beepgrid::{
-    ConversationId, DeliveryId, DeliveryKind, InstanceId, MessageId, PrincipalId, PrincipalKind, RequestId, Timestamp,
+    ConversationId, DeliveryId, DeliveryKind, InstanceId, MessageId, PrincipalId, PrincipalKind, RequestId, RequeueResult,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -258,14 +259,6 @@ impl DeliveryState {
     }
 }
 
-/// How many deliveries were requeued; `more` when the call stopped at its limit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub(crate) struct Requeued {
-    pub(crate) requeued: i64,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) more: bool,
-}
-
 /// The delivery, if the actor may requeue it: an operator, or a worker of its agent.
 pub(crate) fn requeueable(tx: &ReadTx<'_>, actor: &Actor, id: &DeliveryId) -> Result<DeliveryRow, Refusal> {
     let row = deliveries::by_id(tx, id)?.filter(|row| actor.operator || row.agent_id == actor.id);
@@ -298,12 +291,12 @@ pub(crate) fn requeue(tx: &WriteTx<'_>, actor: &Actor, id: &DeliveryId) -> Resul
 }
 
 /// Undoes parking for all deliveries of an agent, oldest first, at most 1,000 a call. What is for an instance that is gone stays.
-pub(crate) fn requeue_agent(tx: &WriteTx<'_>, actor: &Actor, agent: &PrincipalId) -> Result<Requeued, Refusal> {
+pub(crate) fn requeue_agent(tx: &WriteTx<'_>, actor: &Actor, agent: &PrincipalId) -> Result<RequeueResult, Refusal> {
     let found = principals::party_by_any_id(tx, PrincipalKind::Agent.as_str(), agent.as_str())?;
     let found = found.filter(|party| actor.operator || actor.id == party.id).ok_or_else(Refusal::not_found)?;
     let agent = &found.id;
     must_requeue_for(actor, agent)?;
-    let mut done = Requeued { requeued: 0, more: false };
+    let mut done = RequeueResult { requeued: 0, more: false };
     let mut after = deliveries::Place::START;
     loop {
         let page = deliveries::parked(tx, agent, &after, MAX_LIST)?;
@@ -314,7 +307,7 @@ pub(crate) fn requeue_agent(tx: &WriteTx<'_>, actor: &Actor, agent: &PrincipalId
                 continue;
             }
             if done.requeued == MAX_LIST {
-                return Ok(Requeued { more: true, ..done });
+                return Ok(RequeueResult { more: true, ..done });
             }
             revive(tx, row, &actor.id)?;
             done.requeued += 1;

@@ -367,10 +367,7 @@ pub(crate) fn revoke(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(String, Rev
     }
     let party = principals::party_by_id(tx, &row.principal_id)?.ok_or_else(Refusal::not_found)?;
     must_cover(tx, actor, &party)?;
-    let last_operator = party.operator && row.kind == CredentialKind::Owner && !row.revoked;
-    if last_operator && credentials::other_operator_credentials(tx, &row.id)? == 0 {
-        return Err(Refusal::conflict(ErrorCode::LastOperator, "the last operator's last credential can't be revoked"));
-    }
+    must_leave_an_operator(tx, &row, tx.now())?;
     stop(tx, &row)?;
     if input.revoke_workers {
         for worker in credentials::live_workers_of(tx, &row.id)? {
@@ -378,6 +375,15 @@ pub(crate) fn revoke(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(String, Rev
         }
     }
     Ok(RevokeResult { revoked: true })
+}
+
+/// Refuses to end the last credential of an operator that would still work at that time: nobody could come back.
+fn must_leave_an_operator(tx: &ReadTx<'_>, row: &CredentialRow, at: Timestamp) -> Result<(), Refusal> {
+    let counts = row.kind == CredentialKind::Owner && !row.revoked;
+    if counts && credentials::other_operator_credentials(tx, &row.id, at)? == 0 {
+        return Err(Refusal::conflict(ErrorCode::LastOperator, "the last operator's last credential can't be ended"));
+    }
+    Ok(())
 }
 
 fn stop(tx: &WriteTx<'_>, row: &CredentialRow) -> Result<(), Refusal> {

@@ -144,13 +144,13 @@ pub(crate) fn newest(tx: &ReadTx<'_>, principal: Option<&PrincipalId>, limit: i6
 }
 
 /// The valid credentials of operators besides `except`: the last one can't go.
-pub(crate) fn other_operator_credentials(tx: &ReadTx<'_>, except: &CredentialId) -> Result<i64, StoreError> {
+pub(crate) fn other_operator_credentials(tx: &ReadTx<'_>, except: &CredentialId, at: Timestamp) -> Result<i64, StoreError> {
     // Few: operators are one person in version 1. Index: credentials_principal.
     tx.get(
         "SELECT count(*) AS n FROM credentials c JOIN principals p ON p.id = c.principal_id
          WHERE p.operator = TRUE AND p.disabled = FALSE AND c.id <> :except AND c.revoked = FALSE
-           AND c.kind = 'owner' AND (c.expires_at IS NULL OR c.expires_at > :now)",
-        &[("except", except), ("now", &tx.now())],
+           AND c.kind = 'owner' AND (c.expires_at IS NULL OR c.expires_at > :at)",
+        &[("except", except), ("at", &at)],
     )?
     .int("n")
 }

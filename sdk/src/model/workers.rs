@@ -276,3 +276,30 @@ pub struct Instance {
     #[serde(default, deserialize_with = "super::null_as_empty")]
     pub progress: JsonMap,
 }
+
+/// Whose parked deliveries are taken up again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct RequeueInput {
+    /// The agent.
+    pub agent_id: PrincipalId,
+}
+
+impl RequeueInput {
+    /// Those of this agent.
+    pub fn new(agent: &PrincipalId) -> Self {
+        Self { agent_id: agent.clone() }
+    }
+}
+
+/// How many deliveries were taken up again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RequeueResult {
+    /// So many.
+    pub requeued: i64,
+    /// Whether the call stopped at its limit, and there are more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}

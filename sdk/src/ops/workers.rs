@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::client::Client;
 use crate::model::{
     AckInput, AckItem, AckManyInput, AckManyItem, AckManyResult, Delivery, DeliveryId, ExtendInput, ExtendResult, HeartbeatInput,
-    InboxInput, MAX_LEASE, MAX_WAIT_MS, ReleaseInput,
+    InboxInput, MAX_LEASE, MAX_WAIT_MS, ReleaseInput, RequeueInput, RequeueResult, TracedDelivery,
 };
 use crate::ops;
 use crate::worker::Leased;
@@ -148,6 +148,26 @@ impl Client {
         Call::confirmed(self, &ops::RELEASE, &[id.as_str()])
             .checked(limits::range("delay_seconds", input.delay_seconds, 0..=3_600))
             .json(&input)
+    }
+
+    /// Takes up a parked delivery again, with fresh attempts. For operators, and for a worker of the agent that it is for.
+    ///
+    /// # Errors
+    /// `not_found` for one that is not there or not the caller's.
+    ///
+    /// ```no_run
+    /// # async fn example(owner: beepgrid::Client, id: beepgrid::DeliveryId) -> Result<(), beepgrid::Error> {
+    /// println!("{}", owner.requeue_delivery(&id).await?.state);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn requeue_delivery(&self, id: &DeliveryId) -> Call<TracedDelivery> {
+        Call::new(self, &ops::REQUEUE_DELIVERY, &[id.as_str()]).json(&serde_json::json!({}))
+    }
+
+    /// Takes up the parked deliveries of an agent again, up to a limit; [`RequeueResult::more`] says that it was reached.
+    pub fn requeue_deliveries(&self, input: RequeueInput) -> Call<RequeueResult> {
+        Call::new(self, &ops::REQUEUE_DELIVERIES, &[]).json(&input)
     }
 
     /// Refreshes the runtime's presence, and reports progress or capabilities if there are any.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use beepgrid::{AttachmentId, Client, Key, Method, OPERATIONS, Operation, Replay, UNTYPED_OPERATIONS};
+use beepgrid::{AttachmentId, Client, Key, Method, OPERATIONS, Operation, Replay};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
@@ -118,7 +118,7 @@ fn find(method: Method, path: &str) -> Option<&'static Operation> {
         wanted.clone().count() == given.clone().count()
             && wanted.zip(given).all(|(wanted, given)| wanted == given || (wanted.starts_with('{') && !given.is_empty()))
     };
-    let known = OPERATIONS.iter().chain(UNTYPED_OPERATIONS);
+    let known = OPERATIONS.iter();
     // `/inbox/ack` is not the delivery `ack`.
     let mut found = known.filter(|operation| operation.method == method && fits(operation.path)).collect::<Vec<_>>();
     found.sort_by_key(|operation| operation.path.contains('{'));

@@ -11,16 +11,15 @@ use beepgrid::{
     ExtendInput, ExtendResult, FleetStatus, Group, GroupEdit, GroupInput, HeartbeatInput, HeartbeatResult, InboxInput,
     IssuedCredential, Me, OverseerConfirmation, OverseerInput, OverseerPlan, Person, PrincipalEdit, PrincipalInput, Provider,
     QueryInput, QueryPage, RedeemInput, ReleaseInput, ReleaseResult, ReplaceRequestInput, ReplacedRequest, ReportInput, Request,
-    RequestTrace, ResponseInput, RevokeInput, RevokeResult, Role, RoleBinding, RoleBindingInput, RoleEdit, RoleInput,
-    RolePreview, RolePreviewInput, RotateInput, RoutePreview, RoutePreviewInput, SendBatchInput, SendBatchItem, SendInput,
-    SendReceipt, SendResult, Service, Session, StartChatInput, StatusInput, SupersedeInput, TracedDelivery, Workspace,
+    RequestTrace, RequeueInput, RequeueResult, ResponseInput, RevokeInput, RevokeResult, Role, RoleBinding, RoleBindingInput,
+    RoleEdit, RoleInput, RolePreview, RolePreviewInput, RotateInput, RoutePreview, RoutePreviewInput, SendBatchInput,
+    SendBatchItem, SendInput, SendReceipt, SendResult, Service, Session, StartChatInput, StatusInput, SupersedeInput,
+    TracedDelivery, Workspace,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::schemas::Maker;
-use crate::http::workers::RequeueInput;
-use crate::service::deliveries::Requeued;
 
 /// What an operation takes and answers.
 pub(super) struct Shape {
@@ -241,5 +240,5 @@ shapes! {
     summarize_overseer: "Has the replies of a plan summed up", nothing => [OverseerPlan];
     coordinate: "Plans and sends at once", OverseerInput => [OverseerPlan];
     requeue_delivery: "Takes a parked delivery up again", nothing => [TracedDelivery];
-    requeue_deliveries: "Takes up the parked deliveries of an agent again", RequeueInput => [Requeued];
+    requeue_deliveries: "Takes up the parked deliveries of an agent again", RequeueInput => [RequeueResult];
 }

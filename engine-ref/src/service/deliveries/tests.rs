@@ -221,9 +221,9 @@ async fn requeueing_an_agent_stops_at_its_limit_and_says_so() {
         let done = bed.store.write(|tx| requeue_agent(tx, &actor("agt_1", false, Some("ins_a")), &"agt_1".into()));
         done.await.unwrap()
     };
-    assert_eq!(again().await, Requeued { requeued: MAX_LIST, more: true });
-    assert_eq!(again().await, Requeued { requeued: 1, more: false });
-    assert_eq!(again().await, Requeued { requeued: 0, more: false });
+    assert_eq!(again().await, RequeueResult { requeued: MAX_LIST, more: true });
+    assert_eq!(again().await, RequeueResult { requeued: 1, more: false });
+    assert_eq!(again().await, RequeueResult { requeued: 0, more: false });
 }
 
 #[tokio::test]

@@ -88,6 +88,10 @@ pub(crate) fn edit(tx: &WriteTx<'_>, actor: &Actor, (id, input): &(String, Crede
         }
     }
     within_own(actor, &row)?;
+    if row.expires_at.is_some() {
+        // Every end comes: another has to be without one.
+        super::must_leave_an_operator(tx, &row, Timestamp::NEVER)?;
+    }
     credentials::update(tx, &row)?;
     tx.signal(Signal::Access { principal: row.principal_id.clone() });
     Ok(row.id)
