@@ -166,7 +166,7 @@ impl Settings {
         let public_url = sources.checked(Setting::PublicUrl, check::origin)?;
         let address = sources.checked_or(Setting::Addr, DEFAULT_ADDRESS, check::address)?;
         check_exposure(&sources, address, &Exposure { dev, insecure_http, public_url: public_url.as_deref() })?;
-        let database = database(&sources)?;
+        let database = database_of(&sources)?;
         let secret_key = sources.checked(Setting::SecretKey, check::secret_key)?.map(SecretKey);
         if secret_key.is_none() && !dev {
             let problem = "is needed, except with --dev: 64 hexadecimal digits, as `openssl rand -hex 32` makes them";
@@ -193,6 +193,14 @@ impl Settings {
     }
 }
 
+/// Where the data is, for a command that needs no other setting.
+///
+/// # Errors
+/// What can't be used, by name.
+pub fn database(flags: Flags, lookup: impl Fn(&str) -> Option<OsString>) -> Result<DatabaseUrl, ConfigError> {
+    database_of(&Sources::gather(flags, lookup)?)
+}
+
 /// What decides whether an address may be listened on.
 struct Exposure<'a> {
     dev: bool,
@@ -216,7 +224,7 @@ fn check_exposure(sources: &Sources, address: SocketAddr, exposure: &Exposure<'_
     Err(sources.error(Setting::Addr, problem))
 }
 
-fn database(sources: &Sources) -> Result<DatabaseUrl, ConfigError> {
+fn database_of(sources: &Sources) -> Result<DatabaseUrl, ConfigError> {
     let schema = sources.checked_or(Setting::Schema, DEFAULT_SCHEMA, check::schema)?;
     let database = sources.checked_or(Setting::DatabaseUrl, DEFAULT_DATABASE_URL, |url| check::database(url, schema))?;
     if matches!(&database, DatabaseUrl::Postgres { url, .. } if check::has_password(url)) && sources.is_flag(Setting::DatabaseUrl)

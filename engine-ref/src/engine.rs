@@ -15,7 +15,7 @@ use crate::core::{Core, PLANNER_DEADLINE, Settings};
 use crate::service::coordinator::planner::Planner;
 use crate::service::seal::SecretKey;
 use crate::service::{cursor, setup};
-use crate::store::{Attachments, Database, Hooks, Store, StoreConfig, StoreError};
+use crate::store::{Attachments, Database, Hooks, MIGRATIONS, Store, StoreConfig, StoreError};
 use crate::{background, http};
 
 /// How long [`Engine::stop`] waits for calls that are under way.
@@ -207,6 +207,17 @@ impl EngineBuilder {
     pub fn before_commit(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.before_commit = Some(std::sync::Arc::new(hook));
         self
+    }
+
+    /// Brings the schema of the database up to date, whatever [`EngineBuilder::migrate`] says, and lets it go; returns its version.
+    ///
+    /// # Errors
+    /// The database can't be used: locked by an engine, newer, damaged, another program's.
+    pub async fn prepare_database(self) -> Result<i64, EngineError> {
+        let config = StoreConfig { attachments: self.attachments, ..StoreConfig::new(self.database) };
+        let store = Store::open(config, self.clock).await?;
+        store.close().await;
+        Ok(MIGRATIONS.last().map_or(0, |step| step.version))
     }
 
     /// Opens the database, makes the owner if there is none, and starts to listen.

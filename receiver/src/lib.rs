@@ -30,6 +30,7 @@ mod config;
 mod credential;
 mod dispatch;
 pub mod engine;
+pub mod environments;
 pub mod frame;
 mod hooks;
 pub mod inbox;

@@ -186,7 +186,7 @@ impl Client {
 
     /// Calls a route that this version has no method for.
     ///
-    /// `path` is absolute and starts with `/api/`; put encoded ids into it yourself. A `GET` is a read and may be sent again; any
+    /// `path` is absolute and starts with `/api/` (or is `/healthz` or `/readyz`); put encoded ids into it yourself. A `GET` is a read and may be sent again; any
     /// other method is sent once, unless a key protects it (use [`Client::call_keyed`]).
     ///
     /// ```no_run
@@ -227,7 +227,10 @@ impl Client {
         path: &str,
         body: Option<&serde_json::Value>,
     ) -> Call<T> {
-        let plain = path.starts_with("/api/") && !path.split(['/', '?']).any(|segment| segment == "." || segment == "..");
+        // Whether the engine runs and is ready is asked outside of the API.
+        let probe = method == Method::Get && matches!(path, "/healthz" | "/readyz");
+        let plain =
+            (probe || path.starts_with("/api/")) && !path.split(['/', '?']).any(|segment| segment == "." || segment == "..");
         let path = if plain && !path.contains(['#', '\\']) {
             Ok(path.to_owned())
         } else {

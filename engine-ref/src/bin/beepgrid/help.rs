@@ -17,6 +17,13 @@ pub(crate) fn of<A: CommandFactory>(command: Option<&str>) -> anyhow::Result<Str
     Ok(found.render_long_help().to_string())
 }
 
+/// A script that completes commands and flags.
+pub(crate) fn completions<A: CommandFactory>(shell: clap_complete::Shell) -> anyhow::Result<String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut A::command(), "beepgrid", &mut script);
+    Ok(String::from_utf8(script)?)
+}
+
 /// The help that was asked for, or what is wrong with the arguments. The parser's own text would repeat them, and someone may have put
 /// a token there: only names of our own arguments are said, and what our own checks found.
 pub(crate) fn refused<A: CommandFactory>(error: &clap::Error) -> Result<String, Failure> {

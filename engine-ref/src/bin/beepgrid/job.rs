@@ -51,15 +51,22 @@ impl Job {
 
 /// Runs a command to its end, or to the first SIGINT or SIGTERM.
 pub(crate) fn run<T>(work: impl AsyncFnOnce(&Job) -> anyhow::Result<T>) -> anyhow::Result<T> {
-    log_warnings();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("can't start the runtime")?;
-    let job = Job::default();
-    let done = runtime.block_on(async {
-        let mut signals = Signals::listen().context("can't listen for signals")?;
+    run_until_told(async |signals| {
+        let job = Job::default();
         tokio::select! {
             done = work(&job) => done,
             () = signals.next() => Err(Cancelled { writing: job.writing.get().cloned() }.into()),
         }
+    })
+}
+
+/// Runs a command for which a signal is the ordinary end.
+pub(crate) fn run_until_told<T>(work: impl AsyncFnOnce(&mut Signals) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    log_warnings();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("can't start the runtime")?;
+    let done = runtime.block_on(async {
+        let mut signals = Signals::listen().context("can't listen for signals")?;
+        work(&mut signals).await
     });
     // A thread may still wait for standard input.
     runtime.shutdown_background();

@@ -5,18 +5,25 @@
 
 mod api;
 mod calls;
+mod client;
+mod enrollment;
+mod events;
 mod failure;
 mod files;
 mod help;
+mod inbox;
 mod input;
 mod job;
 mod local;
 mod messages;
+mod migrate;
+mod operator;
 mod output;
 mod queries;
 mod render;
 mod requests;
 mod serve;
+mod setup;
 mod signals;
 
 use std::process::ExitCode;
@@ -61,6 +68,8 @@ enum Command {
     List(queries::ListArguments),
     /// Call any endpoint
     Api(Box<api::ApiArguments>),
+    /// Enroll a runtime of an agent and keep its token in a new file
+    Enroll(enrollment::EnrollArguments),
     /// Print the files of a conversation
     Files(files::FilesArguments),
     /// Store a private draft for a later message or request
@@ -69,12 +78,33 @@ enum Command {
     FileUpload(files::FileUploadArguments),
     /// Save a file under a new name
     FileDownload(files::DownloadArguments),
+    /// Follow what happens, one JSON line an event
+    Events(events::EventsArguments),
+    /// Look at a receiver's inbox and settle what it holds
+    Inbox(inbox::InboxArguments),
+    /// Print an instruction for a coding assistant that connects an agent
+    Setup(setup::SetupArguments),
     /// Run the engine until SIGTERM or Ctrl-C
     ///
     /// Every setting can stand in a TOML file (--config), in the environment (BEEPGRID_ADDR for --addr) and, unless it is secret,
     /// in a flag; the flag wins, then the environment. BEEPGRID_SECRET_KEY and BEEPGRID_BOOTSTRAP_TOKEN have no flag.
     #[command(after_help = "Example:\n  beepgrid serve --dev")]
     Serve(Box<serve::ServeArguments>),
+    /// Bring the schema of the database up to date
+    Migrate(migrate::MigrateArguments),
+    /// Make a launcher that enrolls agents under one prefix, and keep its token in a new file
+    Seed(enrollment::SeedArguments),
+    /// Print what became of a request: deliveries, executions, answers
+    Trace(operator::TraceArguments),
+    /// Check that the engine and what it works with are in order; changes and sends nothing
+    Diagnose(operator::DiagnoseArguments),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  beepgrid completions bash > ~/.local/share/bash-completion/completions/beepgrid")]
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     /// Print the version
     Version,
     /// Print the commands, or those of one command
@@ -88,7 +118,7 @@ fn main() -> ExitCode {
     let exit = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
         Err(error) => match help::refused::<Arguments>(&error) {
-            Ok(text) => print(&Output::Text(text)),
+            Ok(text) => print(Output::Text(text)),
             Err(failure) => fail(&failure),
         },
     };
@@ -105,10 +135,19 @@ fn run(command: Command) -> Exit {
         Command::Wait(arguments) => job::run(async |_| requests::wait(arguments).await),
         Command::List(arguments) => job::run(async |_| queries::list(arguments).await),
         Command::Api(arguments) => job::run(async |job| api::call(job, *arguments).await),
+        Command::Enroll(arguments) => job::run(async |job| enrollment::enroll(job, arguments).await),
         Command::Files(arguments) => job::run(async |_| files::files(arguments).await),
         Command::FileStage(arguments) => job::run(async |job| files::stage(job, arguments).await),
         Command::FileUpload(arguments) => job::run(async |job| files::upload(job, arguments).await),
         Command::FileDownload(arguments) => job::run(async |_| files::download(arguments).await),
+        Command::Events(arguments) => job::run_until_told(async |signals| events::follow(arguments, signals).await),
+        Command::Inbox(arguments) => job::run(async |_| inbox::inbox(arguments).await),
+        Command::Setup(arguments) => setup::setup(&arguments),
+        Command::Migrate(arguments) => job::run(async |_| migrate::migrate(arguments).await),
+        Command::Seed(arguments) => job::run(async |job| enrollment::seed(job, arguments).await),
+        Command::Trace(arguments) => job::run(async |_| operator::trace(arguments).await),
+        Command::Diagnose(arguments) => job::run(async |_| operator::diagnose(arguments).await),
+        Command::Completions { shell } => help::completions::<Arguments>(shell).map(Output::Text),
         Command::Version => Ok(Output::Text(format!("beepgrid {}", env!("CARGO_PKG_VERSION")))),
         Command::Help { command } => help::of::<Arguments>(command.as_deref()).map(Output::Text),
         // It prints while it runs.
@@ -120,12 +159,12 @@ fn run(command: Command) -> Exit {
         }
     };
     match done {
-        Ok(output) => print(&output),
+        Ok(output) => print(output),
         Err(error) => fail(&Failure::of(&error)),
     }
 }
 
-fn print(output: &Output) -> Exit {
+fn print(output: Output) -> Exit {
     match render::output(output) {
         Ok(()) => Exit::Success,
         Err(failure) => fail(&failure),

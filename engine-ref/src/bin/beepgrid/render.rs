@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(crate) use self::notice::notice;
 pub(crate) use self::table::Table;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Refused};
 
 /// What a command results in.
 #[derive(Debug)]
@@ -20,6 +20,17 @@ pub(crate) enum Output {
     Json(Value),
     /// Text for people.
     Text(String),
+    /// It printed while it ran.
+    Nothing,
+    /// A result that is no success: both are told.
+    Finding { output: Box<Output>, refused: Refused },
+}
+
+/// Whether anybody reads what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    There,
+    Gone,
 }
 
 /// How a result that has a table is shown.
@@ -49,26 +60,49 @@ impl Output {
 ///
 /// # Errors
 /// What could not be written. That nobody reads is none: whoever closed our output does not want it.
-pub(crate) fn output(output: &Output) -> Result<(), Failure> {
+pub(crate) fn output(output: Output) -> Result<(), Failure> {
     let text = match output {
         Output::Json(value) if io::stdout().is_terminal() => shown(&format!("{value:#}")),
         Output::Json(value) => value.to_string(),
-        Output::Text(text) => text.clone(),
+        Output::Text(text) => text,
+        Output::Nothing => return Ok(()),
+        Output::Finding { output, refused } => {
+            self::output(*output)?;
+            return Err(Failure::of(&refused.into()));
+        }
     };
-    line(&text).map_err(|error| Failure::new(Exit::Other, "output", format!("the result can't be printed: {error}")))
+    match write(&[text.trim_end()]) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::new(Exit::Other, "output", format!("the result can't be printed: {error}"))),
+    }
+}
+
+/// Prints lines of JSON while a command runs.
+///
+/// # Errors
+/// What could not be written, other than that nobody reads.
+pub(crate) fn lines(lines: &[String]) -> anyhow::Result<Reader> {
+    let terminal = io::stdout().is_terminal();
+    let lines: Vec<String> = lines.iter().map(|line| if terminal { shown(line) } else { line.clone() }).collect();
+    write(&lines).map_err(|error| Refused::other("output", format!("events can't be printed: {error}")).into())
 }
 
 /// Prints a text and ends its line.
 pub(crate) fn text(text: &str) {
     // A server goes on without readers.
-    drop(line(text));
+    drop(write(&[text.trim_end()]));
 }
 
-fn line(text: &str) -> io::Result<()> {
+fn write(lines: &[impl AsRef<str>]) -> io::Result<Reader> {
+    let mut text = lines.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("\n");
+    if lines.is_empty() {
+        return Ok(Reader::There);
+    }
+    text.push('\n');
     let mut out = io::stdout().lock();
-    match writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        written => written.map(|()| Reader::There),
     }
 }
 
