@@ -96,7 +96,7 @@ fn gather(first: Option<Result<Event, Error>>, events: &mut EventStream) -> Batc
             }
             // One event that can't be read; the stream goes on behind it.
             Err(error) if error.kind() == ErrorKind::Decode => {
-                tracing::warn!(position = error.position(), "an event can't be read: {error}")
+                tracing::warn!(position = error.position(), "an event can't be read: {error}");
             }
             Err(error) => {
                 batch.end = Some(error);

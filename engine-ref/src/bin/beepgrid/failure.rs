@@ -5,7 +5,7 @@ use beepgrid_engine_ref::EngineError;
 use beepgrid_engine_ref::config::ConfigError;
 use serde::Serialize;
 
-use crate::job::Cancelled;
+use crate::job::{Cancelled, Sent};
 
 /// Exit codes, the same for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Refused {
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Self {
+    fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             exit,
             code: code.into(),
@@ -93,10 +93,6 @@ impl Failure {
         }
     }
 
-    pub(crate) fn usage(message: String) -> Self {
-        Self::new(Exit::Input, "usage", message)
-    }
-
     /// Sorts an error by its type, never by its text.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         let (exit, code) = sorted(error);
@@ -105,7 +101,7 @@ impl Failure {
         if let Some(error) = error.downcast_ref::<beepgrid::Error>() {
             failure.tell_of_call(error);
         }
-        if let Some(Cancelled { writing: Some(key) }) = error.downcast_ref::<Cancelled>() {
+        if let Some(Cancelled { sent: Sent::Write(key) }) = error.downcast_ref::<Cancelled>() {
             failure.outcome_unknown = true;
             failure.idempotency_key = key.as_ref().map(ToString::to_string);
         }
@@ -183,9 +179,9 @@ mod tests {
     #[test]
     fn a_cancelled_write_names_its_key() {
         let key: Key = "k1".parse().expect("a key");
-        let failure = Failure::of(&Cancelled { writing: Some(Some(key)) }.into());
+        let failure = Failure::of(&Cancelled { sent: Sent::Write(Some(key)) }.into());
         assert_eq!(failure.exit, Exit::Cancelled);
         assert_eq!((failure.outcome_unknown, failure.idempotency_key.as_deref()), (true, Some("k1")));
-        assert!(!Failure::of(&Cancelled { writing: None }.into()).outcome_unknown);
+        assert!(!Failure::of(&Cancelled { sent: Sent::Nothing }.into()).outcome_unknown);
     }
 }

@@ -5,7 +5,7 @@ use std::error::Error as _;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::failure::{Failure, Refused};
+use crate::failure::Refused;
 
 /// The help of the program, or of one command.
 pub(crate) fn of<A: CommandFactory>(command: Option<&str>) -> anyhow::Result<String> {
@@ -26,7 +26,7 @@ pub(crate) fn completions<A: CommandFactory>(shell: clap_complete::Shell) -> any
 
 /// The help that was asked for, or what is wrong with the arguments. The parser's own text would repeat them, and someone may have put
 /// a token there: only names of our own arguments are said, and what our own checks found.
-pub(crate) fn refused<A: CommandFactory>(error: &clap::Error) -> Result<String, Failure> {
+pub(crate) fn refused(error: &clap::Error) -> anyhow::Result<String> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return Ok(error.to_string());
     }
@@ -48,5 +48,5 @@ pub(crate) fn refused<A: CommandFactory>(error: &clap::Error) -> Result<String, 
     {
         problem = format!("{problem}: {reason}");
     }
-    Err(Failure::usage(format!("{problem}; see `beepgrid help`")))
+    Err(Refused::input("usage", format!("{problem}; see `beepgrid help`")).into())
 }

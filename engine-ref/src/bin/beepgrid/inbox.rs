@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use beepgrid::DeliveryId;
 use beepgrid_engine_ref::Clock;
 use beepgrid_receiver::inbox::OpenInput;
-use beepgrid_receiver::{Content, InboxError, InboxErrorKind, InboxStore, Resolution, SqliteInbox, StoredInput};
+use beepgrid_receiver::{Content, Held, InboxError, InboxErrorKind, InboxStore, Resolution, SqliteInbox, StoredInput};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
@@ -107,10 +107,10 @@ async fn open(file: &Path) -> Result<SqliteInbox, Refused> {
     if !folder.join(DATABASE).is_file() {
         return Err(Refused::input("not_an_inbox", format!("{}: there is no inbox ({DATABASE}) here", file.display())));
     }
-    SqliteInbox::open(folder).await.map_err(refused)
+    SqliteInbox::open(folder).await.map_err(|error| refused(&error))
 }
 
-fn refused(error: InboxError) -> Refused {
+fn refused(error: &InboxError) -> Refused {
     let code = match error.kind() {
         InboxErrorKind::InUse => {
             let what = format!("{error}: stop the receiver first, or settle the input through it");
@@ -125,22 +125,22 @@ fn refused(error: InboxError) -> Refused {
         InboxErrorKind::Full => "disk_full",
         _ => "inbox",
     };
-    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     Refused::other(code, format!("{error}{cause}"))
 }
 
 async fn list(file: &Path, only_held: bool, arguments: &TableArguments) -> anyhow::Result<Output> {
     let inbox = open(file).await?;
-    let counts = inbox.counts().await.map_err(refused)?;
-    let mut rows = InboxStore::open(&inbox).await.map_err(refused)?;
-    let held = inbox.held(MAX_HELD).await.map_err(refused)?;
-    inbox.close().await.map_err(refused)?;
+    let counts = inbox.counts().await.map_err(|error| refused(&error))?;
+    let mut rows = InboxStore::open(&inbox).await.map_err(|error| refused(&error))?;
+    let held = inbox.held(MAX_HELD).await.map_err(|error| refused(&error))?;
+    inbox.close().await.map_err(|error| refused(&error))?;
     rows.retain(|row| !only_held || row.held.is_some());
-    let detail = |row: &OpenInput| held.iter().find(|held| held.id == row.id).and_then(|found| found.held.clone());
+    let detail = |row: &OpenInput| held.iter().find(|held| held.id == row.id).and_then(|found| found.held.as_ref());
     let items: Vec<Value> = rows.iter().map(|row| listed(row, detail(row))).collect();
     let mut table = Table::new(["id", "conversation", "kind", "state", "held", "attempts", "created_at"]);
     for row in &rows {
-        table = table.row([
+        table = table.row(&[
             row.id.to_string(),
             row.conversation_id.to_string(),
             row.kind.to_string(),
@@ -153,10 +153,10 @@ async fn list(file: &Path, only_held: bool, arguments: &TableArguments) -> anyho
     let counts = json!({
         "pending": counts.pending, "submitting": counts.submitting, "held": counts.held, "rows": counts.rows,
     });
-    Output::table(&json!({ "counts": counts, "items": items }), table, arguments)
+    Output::table(&json!({ "counts": counts, "items": items }), &table, arguments)
 }
 
-fn listed(row: &OpenInput, held: Option<beepgrid_receiver::Held>) -> Value {
+fn listed(row: &OpenInput, held: Option<&Held>) -> Value {
     json!({
         "id": row.id, "conversation_id": row.conversation_id, "kind": row.kind, "request_id": row.request_id,
         "created_at": row.created_at, "state": row.state, "held": held, "attempts": row.attempts,
@@ -166,21 +166,21 @@ fn listed(row: &OpenInput, held: Option<beepgrid_receiver::Held>) -> Value {
 
 async fn show(file: &Path, id: &DeliveryId, arguments: &TableArguments) -> anyhow::Result<Output> {
     let inbox = open(file).await?;
-    let found = inbox.get(id.clone()).await.map_err(refused)?;
-    inbox.close().await.map_err(refused)?;
+    let found = inbox.get(id.clone()).await.map_err(|error| refused(&error))?;
+    inbox.close().await.map_err(|error| refused(&error))?;
     let input = found.ok_or_else(|| Refused::other("not_found", format!("no input {id}")))?;
     let shown = shown(&input);
     let mut table = Table::new(["what", "is"]);
     for name in ["id", "conversation_id", "kind", "state", "received_at", "attempts", "last_error"] {
         let value = shown.get(name).filter(|value| !value.is_null());
         let text = value.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
-        table = table.row([name.to_owned(), text.unwrap_or_default()]);
+        table = table.row(&[name.to_owned(), text.unwrap_or_default()]);
     }
     if let Some(held) = &input.held {
-        table = table.row(["held".to_owned(), held.reason.as_str().to_owned()]).note(format!("Why: {}", held.detail));
+        table = table.row(&["held".to_owned(), held.reason.as_str().to_owned()]).note(format!("Why: {}", held.detail));
     }
     let table = table.note(input.body().to_owned());
-    Output::table(&shown, table, arguments)
+    Output::table(&shown, &table, arguments)
 }
 
 fn shown(input: &StoredInput) -> Value {
@@ -200,9 +200,9 @@ fn shown(input: &StoredInput) -> Value {
 
 async fn resolve(file: &Path, id: DeliveryId, decision: Resolution) -> anyhow::Result<Output> {
     let inbox = open(file).await?;
-    inbox.resolve(id.clone(), decision, Clock::system().now()).await.map_err(refused)?;
-    let now = inbox.get(id.clone()).await.map_err(refused)?;
-    inbox.close().await.map_err(refused)?;
+    inbox.resolve(id.clone(), decision, Clock::system().now()).await.map_err(|error| refused(&error))?;
+    let now = inbox.get(id.clone()).await.map_err(|error| refused(&error))?;
+    inbox.close().await.map_err(|error| refused(&error))?;
     Ok(Output::Json(json!({
         "id": id,
         "state": now.as_ref().map(|input| input.state),

@@ -30,22 +30,30 @@ pub(crate) struct KeyArguments {
 /// A running command: what it has sent, for the case that it is stopped before the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
-    writing: OnceLock<Option<Key>>,
+    write: OnceLock<Option<Key>>,
 }
 
 /// The command was told to stop.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal; what was sent to the engine goes on there")]
 pub(crate) struct Cancelled {
-    /// The write that was under way, and its key.
-    pub(crate) writing: Option<Option<Key>>,
+    /// What was under way.
+    pub(crate) sent: Sent,
+}
+
+/// What a command has sent that changes something.
+#[derive(Clone, Debug)]
+pub(crate) enum Sent {
+    Nothing,
+    /// A write, under this key if it takes one.
+    Write(Option<Key>),
 }
 
 impl Job {
     /// Notes that a write goes out; without an answer its outcome is unknown from here on.
     pub(crate) fn writes(&self, key: Option<&Key>) {
         // The first one is what the command was for.
-        let _ = self.writing.set(key.cloned());
+        let _ = self.write.set(key.cloned());
     }
 }
 
@@ -55,7 +63,7 @@ pub(crate) fn run<T>(work: impl AsyncFnOnce(&Job) -> anyhow::Result<T>) -> anyho
         let job = Job::default();
         tokio::select! {
             done = work(&job) => done,
-            () = signals.next() => Err(Cancelled { writing: job.writing.get().cloned() }.into()),
+            () = signals.next() => Err(Cancelled { sent: job.write.get().cloned().map_or(Sent::Nothing, Sent::Write) }.into()),
         }
     })
 }

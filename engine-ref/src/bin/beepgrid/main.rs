@@ -117,9 +117,9 @@ enum Command {
 fn main() -> ExitCode {
     let exit = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
-        Err(error) => match help::refused::<Arguments>(&error) {
+        Err(error) => match help::refused(&error) {
             Ok(text) => print(Output::Text(text)),
-            Err(failure) => fail(&failure),
+            Err(error) => fail(&Failure::of(&error)),
         },
     };
     ExitCode::from(exit as u8)
@@ -167,7 +167,7 @@ fn run(command: Command) -> Exit {
 fn print(output: Output) -> Exit {
     match render::output(output) {
         Ok(()) => Exit::Success,
-        Err(failure) => fail(&failure),
+        Err(error) => fail(&Failure::of(&error)),
     }
 }
 

@@ -57,12 +57,12 @@ pub(crate) async fn trace(arguments: TraceArguments) -> anyhow::Result<Output> {
         trace.next_cursor = page.next_cursor;
     }
     let table = table(&trace);
-    Output::table(&trace, table, &arguments.table)
+    Output::table(&trace, &table, &arguments.table)
 }
 
 fn table(trace: &RequestTrace) -> Table {
     let request = &trace.request;
-    let mut table = Table::new(["what", "id", "who", "state", "attempt", "at"]).row([
+    let mut table = Table::new(["what", "id", "who", "state", "attempt", "at"]).row(&[
         "request".to_owned(),
         request.id.to_string(),
         request.requester_id.to_string(),
@@ -72,7 +72,7 @@ fn table(trace: &RequestTrace) -> Table {
     ]);
     for delivery in &trace.deliveries {
         let (id, to) = (delivery.id.to_string(), delivery.recipient_id.to_string());
-        table = table.row([
+        table = table.row(&[
             "delivery".to_owned(),
             id,
             to,
@@ -84,7 +84,7 @@ fn table(trace: &RequestTrace) -> Table {
     for execution in &trace.executions {
         let value = serde_json::to_value(execution).unwrap_or_default();
         let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        table = table.row([
+        table = table.row(&[
             "execution".to_owned(),
             text("id"),
             text("executor_id"),
@@ -118,9 +118,9 @@ pub(crate) async fn diagnose(arguments: DiagnoseArguments) -> anyhow::Result<Out
     let report = json!({ "ok": failed.is_empty(), "url": client.url(), "workspace": workspace, "checks": checks });
     let mut table = Table::new(["check", "ok", "detail"]);
     for check in &checks {
-        table = table.row([check.name.clone(), if check.ok { "yes" } else { "NO" }.to_owned(), check.detail.clone()]);
+        table = table.row(&[check.name.clone(), if check.ok { "yes" } else { "NO" }.to_owned(), check.detail.clone()]);
     }
-    let output = Output::table(&report, table, &arguments.table)?;
+    let output = Output::table(&report, &table, &arguments.table)?;
     if failed.is_empty() {
         return Ok(output);
     }

@@ -51,5 +51,5 @@ pub(crate) async fn list(arguments: ListArguments) -> anyhow::Result<Output> {
     if let Some(cursor) = &page.next_cursor {
         table = table.note(format!("There is more: --cursor {cursor}"));
     }
-    Output::table(&page, table, &arguments.table)
+    Output::table(&page, &table, &arguments.table)
 }

@@ -3,7 +3,8 @@
 mod notice;
 mod table;
 
-use std::io::{self, IsTerminal as _, Write};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::Args;
 use serde::Serialize;
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 pub(crate) use self::notice::notice;
 pub(crate) use self::table::Table;
-use crate::failure::{Exit, Failure, Refused};
+use crate::failure::{Failure, Refused};
 
 /// What a command results in.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl Output {
     }
 
     /// A result as a table on a terminal, and as JSON otherwise.
-    pub(crate) fn table(result: &impl Serialize, table: Table, arguments: &TableArguments) -> anyhow::Result<Self> {
+    pub(crate) fn table(result: &impl Serialize, table: &Table, arguments: &TableArguments) -> anyhow::Result<Self> {
         if arguments.json || !io::stdout().is_terminal() {
             return Self::json(result);
         }
@@ -60,7 +61,7 @@ impl Output {
 ///
 /// # Errors
 /// What could not be written. That nobody reads is none: whoever closed our output does not want it.
-pub(crate) fn output(output: Output) -> Result<(), Failure> {
+pub(crate) fn output(output: Output) -> anyhow::Result<()> {
     let text = match output {
         Output::Json(value) if io::stdout().is_terminal() => shown(&format!("{value:#}")),
         Output::Json(value) => value.to_string(),
@@ -68,12 +69,12 @@ pub(crate) fn output(output: Output) -> Result<(), Failure> {
         Output::Nothing => return Ok(()),
         Output::Finding { output, refused } => {
             self::output(*output)?;
-            return Err(Failure::of(&refused.into()));
+            return Err(refused.into());
         }
     };
     match write(&[text.trim_end()]) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::new(Exit::Other, "output", format!("the result can't be printed: {error}"))),
+        Err(error) => Err(Refused::other("output", format!("the result can't be printed: {error}")).into()),
     }
 }
 
@@ -117,7 +118,8 @@ fn shown(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {
         if is_hostile(c) && c != '\n' {
-            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+            // A String takes everything.
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
         } else {
             shown.push(c);
         }

@@ -61,7 +61,7 @@ impl Table {
     }
 
     /// Adds a row.
-    pub(crate) fn row<const N: usize>(mut self, cells: [String; N]) -> Self {
+    pub(crate) fn row<const N: usize>(mut self, cells: &[String; N]) -> Self {
         self.rows.push(cells.to_vec());
         self
     }
@@ -75,9 +75,8 @@ impl Table {
 
 fn cell(value: &Value) -> String {
     match value {
-        Value::Null => String::new(),
         Value::String(text) => text.clone(),
-        Value::Object(_) | Value::Array(_) => String::new(),
+        Value::Null | Value::Object(_) | Value::Array(_) => String::new(),
         other => other.to_string(),
     }
 }
