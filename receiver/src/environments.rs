@@ -59,10 +59,6 @@ macro_rules! environments {
 }
 
 environments! {
-    "codex": "OpenAI Codex", "Coding agents", true, "codex", "beepgrid_receiver::codex",
-        "Drives `codex app-server`. Steered input is in Codex's memory only until the running turn takes it, so after a crash the \
-         binding reads the thread's items first. It never sees an input twice because Beepgrid sends it under one id; Codex itself \
-         does not recognise repeats.";
     "claude": "Claude Code or Claude Agent SDK", "Coding agents", true, "claude", "beepgrid_receiver::claude",
         "Starts and keeps the `claude` program over stream-json, one process a session. Input joins between two tool rounds; while \
          text is being written there is no such place, and it becomes the next turn.";
@@ -71,16 +67,18 @@ environments! {
          repeat after a lost answer is recognised.";
     "claude-acp": "Claude through claude-agent-acp", "ACP agents", true, "acp", "beepgrid_receiver::acp",
         "Steers through `_session/steering`. A steer can cut the answer that is being written.";
-    "codex-acp": "Codex through codex-acp", "ACP agents", true, "acp", "beepgrid_receiver::acp",
-        "Steers through `_session/steering`.";
+    "codex": "OpenAI Codex through codex-acp", "ACP agents", true, "acp", "beepgrid_receiver::acp",
+        "Runs the adapter `codex-acp`, which drives Codex's app-server. Steers through `_session/steering`. A steered input is in memory \
+         until the running turn takes it.";
     "goose": "goose", "ACP agents", true, "acp", "beepgrid_receiver::acp",
         "Runs `goose acp`. Steers through goose's own method; while it works a second prompt is refused, so queued input waits in the \
          receiver's inbox.";
     "acp": "Any other ACP agent", "ACP agents", true, "acp", "beepgrid_receiver::acp",
         "Steers only if the agent announces `_meta.steering.supported` when it is initialised; otherwise the receiver waits until it \
          is idle. Evidence after a crash is the text of the replayed history.";
-    "rig": "rig", "Rust hosts", true, "rig", "beepgrid_receiver::rig",
-        "A hook adds input after the tool results, before the next call of the model. Keep the accepted ids with your own history.";
+    "rig": "rig", "Rust hosts", true, "checkpoint", "beepgrid_receiver::checkpoint",
+        "Ask the checkpoint from an `AgentHook` before each call of the model and add what joins after the tool results; put what was \
+         added before back at the same place in every call. Keep the accepted ids with your own history.";
     "rust-loop": "A model loop of your own in Rust", "Rust hosts", true, "checkpoint", "beepgrid_receiver::checkpoint",
         "Your loop asks for what joins at its own boundaries and says when it has stored it, best in one transaction with its history.";
     "copilot": "GitHub Copilot CLI", "Other runtimes", false, NO_BINDING, "beepgrid mcp --help",
@@ -109,6 +107,10 @@ mod tests {
             let feature = format!("\n{} = [", environment.binding);
             assert!(features.contains(&feature), "{} has no feature {}", environment.id, environment.binding);
             assert_eq!(environment.guide, format!("beepgrid_receiver::{}", environment.binding), "{}", environment.id);
+        }
+        let names = features.lines().filter_map(|line| line.split_once(" = [")).map(|(name, _)| name);
+        for binding in names.filter(|name| !matches!(*name, "default" | "testing")) {
+            assert!(ENVIRONMENTS.iter().any(|environment| environment.binding == binding), "no environment names {binding}");
         }
     }
 
