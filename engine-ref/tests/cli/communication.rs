@@ -35,6 +35,12 @@ async fn send_reads_a_whole_input_from_a_file_or_standard_input() {
     let reply = json!({"conversation_id": sent["conversation_id"], "body": "Held."});
     let reply = world.feed("billing", &["send", "--input", "-"], &reply.to_string()).await.json();
     assert_eq!(reply["conversation_id"], sent["conversation_id"]);
+    // Mentions count code points; counted in UTF-16 they are refused.
+    for (start, exit) in [(9, 0), (12, 2)] {
+        let mention = json!([{"principal_id": world.billing_id, "start": start, "end": start + 10}]);
+        let mentioning = json!({"conversation_id": sent["conversation_id"], "body": body, "mentions": mention});
+        assert_eq!(world.feed("builder", &["send", "--input", "-"], &mentioning.to_string()).await.exit, exit);
+    }
     let group = json!({"target": {"kind": "group", "id": "grp_none"}, "body": "x"});
     world.feed("builder", &["send", "--input", "-"], &group.to_string()).await.fails(1, "not_found");
 }

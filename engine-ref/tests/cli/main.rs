@@ -17,5 +17,6 @@ mod failures;
 mod files;
 mod inbox;
 mod operator;
+mod readme;
 mod setup;
 mod support;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use beepgrid::{Client, CredentialInput, EnrollInput, ErrorCode, PrincipalInput, QueryInput, Service};
 use clap::Args;
 use serde_json::{Value, json};
@@ -52,7 +53,8 @@ pub(crate) async fn enroll(job: &Job, arguments: EnrollArguments) -> anyhow::Res
     let new = NewFile::prepare_secret(&arguments.out)?;
     job.writes(None);
     let session = client.enroll(input).timeout(arguments.call.timeout).await?;
-    save(new, &arguments.out, &session.token)?;
+    save(new, &arguments.out, &session.token)
+        .with_context(|| format!("the connection {} stands without a token that anybody has; revoke it", session.instance_id))?;
     Ok(Output::Json(json!({
         "agent": session.agent,
         "instance_id": session.instance_id,
@@ -70,7 +72,8 @@ pub(crate) async fn seed(job: &Job, arguments: SeedArguments) -> anyhow::Result<
     let input = CredentialInput::enrollment(&service.id, &arguments.prefix).name(&arguments.name);
     job.writes(None);
     let issued = client.create_credential(input).timeout(timeout).await?;
-    save(new, &arguments.out, &issued.token)?;
+    save(new, &arguments.out, &issued.token)
+        .with_context(|| format!("the credential {} stands without a token that anybody has; revoke it", issued.id))?;
     Ok(Output::Json(json!({
         "service": service,
         "credential_id": issued.id,

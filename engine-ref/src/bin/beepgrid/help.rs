@@ -30,7 +30,11 @@ pub(crate) fn refused(error: &clap::Error) -> anyhow::Result<String> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return Ok(error.to_string());
     }
-    let mut problem = error.kind().as_str().unwrap_or("the arguments are wrong").to_owned();
+    let mut problem = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => "a command is missing",
+        kind => kind.as_str().unwrap_or("the arguments are wrong"),
+    }
+    .to_owned();
     let named = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (_, Some(ContextValue::String(name))) => {
             // Beyond flags and our own names it may be anything that stood on the command line.

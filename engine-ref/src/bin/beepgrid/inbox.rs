@@ -1,5 +1,6 @@
 //! `beepgrid inbox`: a receiver's inbox, looked at and settled while no receiver runs.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use beepgrid::DeliveryId;
@@ -136,8 +137,8 @@ async fn list(file: &Path, only_held: bool, arguments: &TableArguments) -> anyho
     let held = inbox.held(MAX_HELD).await.map_err(|error| refused(&error))?;
     inbox.close().await.map_err(|error| refused(&error))?;
     rows.retain(|row| !only_held || row.held.is_some());
-    let detail = |row: &OpenInput| held.iter().find(|held| held.id == row.id).and_then(|found| found.held.as_ref());
-    let items: Vec<Value> = rows.iter().map(|row| listed(row, detail(row))).collect();
+    let details: HashMap<&DeliveryId, &Held> = held.iter().filter_map(|held| Some((&held.id, held.held.as_ref()?))).collect();
+    let items: Vec<Value> = rows.iter().map(|row| listed(row, details.get(&row.id).copied())).collect();
     let mut table = Table::new(["id", "conversation", "kind", "state", "held", "attempts", "created_at"]);
     for row in &rows {
         table = table.row(&[

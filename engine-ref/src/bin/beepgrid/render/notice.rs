@@ -29,6 +29,10 @@ fn describe(notice: &Notice) -> String {
             line("In another terminal:".to_owned());
             line(format!("  export BEEPGRID_URL={}", notice.url));
             line(format!("  export BEEPGRID_TOKEN_FILE={}", quoted(&file.display().to_string())));
+            line("Then, for example:".to_owned());
+            line("  beepgrid diagnose              is everything in order?".to_owned());
+            line("  beepgrid seed                  make a launcher that enrolls agents under examples/".to_owned());
+            line("  beepgrid help                  every command".to_owned());
             line("Stop with Ctrl-C; everything is kept for the next start.".to_owned());
         }
     }

@@ -36,6 +36,8 @@ const TELLING: &[&str] = &[
 const MAX_COLUMNS: usize = 7;
 /// The longest cell that is not an id, in characters.
 const MAX_CELL: usize = 40;
+/// The longest one in the last column, which pushes nothing away.
+const MAX_LAST: usize = 160;
 
 /// Rows under a heading, with notes below.
 #[derive(Clone, Debug, Default)]
@@ -82,18 +84,25 @@ fn cell(value: &Value) -> String {
 }
 
 /// One line, without anything that a terminal obeys, cut short unless it is one word.
-fn fitted(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if is_hostile(c) { ' ' } else { c }).collect();
-    if clean.chars().count() <= MAX_CELL || !clean.contains(' ') {
+fn fitted(text: &str, longest: usize) -> String {
+    let clean = harmless(text);
+    if clean.chars().count() <= longest || !clean.contains(' ') {
         return clean;
     }
-    clean.chars().take(MAX_CELL - 1).chain(['…']).collect()
+    clean.chars().take(longest - 1).chain(['…']).collect()
+}
+
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if is_hostile(c) { ' ' } else { c }).collect()
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<Vec<String>> = std::iter::once(self.heading.iter().map(|name| name.to_uppercase()).collect())
-            .chain(self.rows.iter().map(|row| row.iter().map(|cell| fitted(cell)).collect()))
+            .chain(self.rows.iter().map(|row| {
+                let longest = |column| if column + 1 == row.len() { MAX_LAST } else { MAX_CELL };
+                row.iter().enumerate().map(|(column, cell)| fitted(cell, longest(column))).collect()
+            }))
             .collect();
         let widths: Vec<usize> = (0..self.heading.len())
             .map(|column| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
@@ -106,12 +115,8 @@ impl fmt::Display for Table {
                 writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
             }
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "{}", fitted_note(note)))
+        self.notes.iter().try_for_each(|note| writeln!(f, "{}", harmless(note)))
     }
-}
-
-fn fitted_note(note: &str) -> String {
-    note.chars().map(|c| if is_hostile(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -132,7 +137,7 @@ mod tests {
     #[test]
     fn long_texts_are_cut_and_ids_are_not() {
         let id = "x".repeat(60);
-        assert_eq!(fitted(&id), id);
-        assert_eq!(fitted(&"ab ".repeat(40)).chars().count(), MAX_CELL);
+        assert_eq!(fitted(&id, MAX_CELL), id);
+        assert_eq!(fitted(&"ab ".repeat(40), MAX_CELL).chars().count(), MAX_CELL);
     }
 }
