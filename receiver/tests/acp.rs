@@ -5,113 +5,17 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use beepgrid_receiver::acp::{AcpBinding, AcpError, Options, Permission, Steering};
 use beepgrid_receiver::{
-    BuildError, BusyMode, Handover, InboxStore, InputBinding as _, InputState, LiveInput, Receiver, Refusal, Resolution,
-    RetryPolicy, RunError, SqliteInbox, Submission,
+    BuildError, BusyMode, Handover, InboxStore, InputBinding as _, InputState, Receiver, Refusal, Resolution, SqliteInbox,
+    Submission,
 };
 use serde_json::json;
 use support::acp::{Answer, FakeAgent, Kind};
+use support::acp_run::World;
 use support::engine::FakeEngine;
 use support::{about, message, until};
-use tempfile::TempDir;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-struct World {
-    engine: FakeEngine,
-    fake: FakeAgent,
-    folder: TempDir,
-}
-
-struct Running {
-    engine: FakeEngine,
-    fake: FakeAgent,
-    inbox: Arc<SqliteInbox>,
-    binding: AcpBinding,
-    handle: beepgrid_receiver::Handle<Arc<SqliteInbox>>,
-    cancel: CancellationToken,
-    task: JoinHandle<Result<(), RunError>>,
-}
-
-impl World {
-    fn new(kind: Kind) -> Self {
-        Self { engine: FakeEngine::new(), fake: FakeAgent::new(kind), folder: tempfile::tempdir().unwrap() }
-    }
-
-    async fn run(&self, mode: BusyMode) -> Running {
-        self.run_with(mode, self.fake.options()).await
-    }
-
-    async fn run_with(&self, mode: BusyMode, options: Options) -> Running {
-        let inbox = Arc::new(SqliteInbox::open(self.folder.path().join("inbox")).await.unwrap());
-        let binding = AcpBinding::start(options).await.unwrap();
-        let receiver = Receiver::builder(self.engine.clone(), Arc::clone(&inbox), binding.clone())
-            .mode(mode)
-            .call_deadline(Duration::from_secs(2))
-            .retry(RetryPolicy { first_delay: Duration::from_millis(20), ..RetryPolicy::default() })
-            .build()
-            .unwrap();
-        let (cancel, handle) = (CancellationToken::new(), receiver.handle());
-        Running {
-            engine: self.engine.clone(),
-            fake: self.fake.clone(),
-            inbox,
-            binding,
-            handle,
-            cancel: cancel.clone(),
-            task: tokio::spawn(receiver.run(cancel)),
-        }
-    }
-}
-
-impl Running {
-    fn deliver(&self, input: LiveInput) {
-        self.engine.deliver(input);
-    }
-
-    async fn accepted(&self, id: &str) {
-        until(&format!("{id} is accepted"), async || {
-            self.inbox.get(id.into()).await.unwrap().is_some_and(|row| row.state == InputState::Accepted)
-        })
-        .await;
-    }
-
-    async fn held(&self, id: &str) {
-        until(&format!("{id} is held"), async || self.inbox.get(id.into()).await.unwrap().is_some_and(|row| row.held.is_some()))
-            .await;
-    }
-
-    async fn arrived(&self, id: &str, times: usize) {
-        until(&format!("{id} arrived {times} times"), async || self.fake.arrived(id) == times).await;
-    }
-
-    /// The agent has it in memory, and the receiver knows.
-    async fn taken(&self, id: &str) {
-        until(&format!("{id} is taken"), async || {
-            let row = self.inbox.get(id.into()).await.unwrap();
-            self.fake.arrived(id) > 0 && row.is_some_and(|row| row.attempt.is_some_and(|attempt| attempt.turn.is_some()))
-        })
-        .await;
-    }
-
-    async fn kill(self) {
-        self.task.abort();
-        let _ = self.task.await;
-        self.inbox.close().await.unwrap();
-        self.binding.stop().await;
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.task.await.unwrap().unwrap();
-        self.inbox.close().await.unwrap();
-        self.binding.stop().await;
-    }
-}
 
 #[tokio::test]
 async fn an_input_begins_a_turn_and_is_accepted_when_the_prompt_is_answered() {

@@ -9,112 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use beepgrid::Timestamp;
-use beepgrid_receiver::claude::{ClaudeBinding, ClaudeError, Options, Permission};
+use beepgrid_receiver::claude::{ClaudeBinding, ClaudeError, Permission};
 use beepgrid_receiver::inbox::memory::MemoryInbox;
-use beepgrid_receiver::{
-    BusyMode, Clock, Handover, InboxStore, InputBinding as _, InputState, LiveInput, Receiver, Refusal, RunError, SqliteInbox,
-    Submission,
-};
+use beepgrid_receiver::{BusyMode, Clock, Handover, InputBinding as _, InputState, Receiver, Refusal, Submission};
 use serde_json::json;
 use support::claude::FakeClaude;
+use support::claude_run::World;
 use support::engine::FakeEngine;
 use support::{about, message, until};
-use tempfile::TempDir;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-struct World {
-    engine: FakeEngine,
-    fake: FakeClaude,
-    folder: TempDir,
-}
-
-struct Running {
-    engine: FakeEngine,
-    fake: FakeClaude,
-    inbox: Arc<SqliteInbox>,
-    binding: ClaudeBinding,
-    cancel: CancellationToken,
-    task: JoinHandle<Result<(), RunError>>,
-}
-
-impl World {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { engine: FakeEngine::new(), fake: FakeClaude::new(folder.path()), folder }
-    }
-
-    async fn run(&self, mode: BusyMode) -> Running {
-        self.run_with(mode, self.fake.options()).await
-    }
-
-    async fn run_with(&self, mode: BusyMode, options: Options) -> Running {
-        let inbox = Arc::new(SqliteInbox::open(self.folder.path().join("inbox")).await.unwrap());
-        let binding = ClaudeBinding::start(options).unwrap();
-        let receiver = Receiver::builder(self.engine.clone(), Arc::clone(&inbox), binding.clone()).mode(mode).build().unwrap();
-        let cancel = CancellationToken::new();
-        Running {
-            engine: self.engine.clone(),
-            fake: self.fake.clone(),
-            inbox,
-            binding,
-            cancel: cancel.clone(),
-            task: tokio::spawn(receiver.run(cancel)),
-        }
-    }
-}
-
-impl Running {
-    fn deliver(&self, input: LiveInput) {
-        self.engine.deliver(input);
-    }
-
-    async fn state(&self, id: &str) -> Option<InputState> {
-        self.inbox.get(id.into()).await.unwrap().map(|row| row.state)
-    }
-
-    async fn accepted(&self, id: &str) {
-        until(&format!("{id} is accepted"), async || self.state(id).await == Some(InputState::Accepted)).await;
-    }
-
-    async fn arrived(&self, id: &str, times: usize) {
-        let mark = format!("[beepgrid end {id}]");
-        until(&format!("{id} arrived {times} times"), async || {
-            let inputs = self.fake.inputs();
-            inputs.iter().filter(|input| input["message"]["content"][0]["text"].as_str().unwrap().contains(&mark)).count()
-                == times
-        })
-        .await;
-    }
-
-    async fn taken(&self, id: &str) {
-        self.arrived(id, 1).await;
-        until(&format!("{id} is noted as taken"), async || {
-            let row = self.inbox.get(id.into()).await.unwrap().unwrap();
-            row.attempt.is_some_and(|attempt| attempt.native_id.is_some())
-        })
-        .await;
-    }
-
-    async fn replied(&self, ask: &str) -> serde_json::Value {
-        until(&format!("{ask} is answered"), async || self.fake.reply(ask).is_some()).await;
-        self.fake.reply(ask).unwrap()["response"].clone()
-    }
-
-    /// The host dies: nothing of it is wound down.
-    async fn kill(self) {
-        self.task.abort();
-        let _ = self.task.await;
-        self.inbox.close().await.unwrap();
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.task.await.unwrap().unwrap();
-        self.inbox.close().await.unwrap();
-        self.binding.stop().await;
-    }
-}
 
 #[tokio::test]
 async fn an_input_opens_a_turn_and_is_accepted_when_the_transcript_has_it() {

@@ -9,5 +9,6 @@
     reason = "tests"
 )]
 
+mod acp;
 mod claude;
 mod opencode;

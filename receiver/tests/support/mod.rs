@@ -3,8 +3,12 @@
 
 #[cfg(feature = "acp")]
 pub(crate) mod acp;
+#[cfg(feature = "acp")]
+pub(crate) mod acp_run;
 #[cfg(feature = "claude")]
 pub(crate) mod claude;
+#[cfg(feature = "claude")]
+pub(crate) mod claude_run;
 pub(crate) mod engine;
 pub(crate) mod http;
 pub(crate) mod opencode;

@@ -179,7 +179,7 @@ impl AcpBinding {
     }
 
     async fn steer(&self, input: &LiveInput, to: &Handover) -> Submission {
-        let text = crate::frame::frame(input, None);
+        let text = wire::text(input);
         let (answered, answer) = oneshot::channel();
         let turn = {
             let mut state = self.inner.state();
@@ -267,7 +267,7 @@ impl InputBinding for AcpBinding {
         if to.mode == BusyMode::Steer {
             return self.steer(input, &to).await;
         }
-        match self.prompt(Some(input), &crate::frame::frame(input, None)) {
+        match self.prompt(Some(input), &wire::text(input)) {
             Some(turn) => Submission::Taken(Evidence::none().turn(turn)),
             None => Submission::Refused(Refusal::NotNow),
         }

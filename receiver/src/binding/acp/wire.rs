@@ -3,6 +3,8 @@
 use beepgrid::DeliveryId;
 use serde_json::{Value, json};
 
+use crate::input::LiveInput;
+
 use super::options::{Choice, Permission, PermissionAsk, Steering};
 
 pub(super) const PROMPT: &str = "session/prompt";
@@ -138,6 +140,23 @@ pub(super) fn steered(steering: Steering, answer: &Value) -> Option<Steered> {
     }
 }
 
+/// The framed input, with every `@` that could name a file written as `\@`: agents read mentioned files into the session, and the protocol has no
+/// way to say that the words are not their user's.
+pub(super) fn text(input: &LiveInput) -> String {
+    let framed = crate::frame::frame(input, None);
+    let mut text = String::with_capacity(framed.len());
+    let mut before = ' ';
+    for c in framed.chars() {
+        // Within a word it is an address, not a mention.
+        if c == '@' && !before.is_alphanumeric() {
+            text.push('\\');
+        }
+        text.push(c);
+        before = c;
+    }
+    text
+}
+
 pub(super) fn prompt(session: &str, text: &str) -> Value {
     json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] })
 }
@@ -211,6 +230,14 @@ mod tests {
         assert_eq!(ends.take("[beepgrid end dlv_1]"), Vec::<String>::new());
         ends.cut();
         assert_eq!(ends.take("[beepgrid end dlv_1]"), ["dlv_1"]);
+    }
+
+    #[test]
+    fn a_peer_mentions_no_file() {
+        let delivery = json!({ "id": "dlv_1", "generation": 1, "payload": { "type": "message", "conversation_id": "cnv_1",
+            "message": { "id": "msg_1", "conversation_id": "cnv_1", "sender_id": "agt_2", "body": "@a (@b) \"@c\" d@e\n@f @@g" } } });
+        let text = text(&LiveInput::from(serde_json::from_value::<beepgrid::Delivery>(delivery).unwrap()));
+        assert!(text.contains("> \\@a (\\@b) \"\\@c\" d@e\n> \\@f \\@\\@g\n"), "{text}");
     }
 
     #[test]
