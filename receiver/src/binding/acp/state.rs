@@ -2,7 +2,7 @@
 //!
 //! One lock, never held across an await. Reports to the receiver are made under it, so that they are in the order of what happened.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::{self as acp};
@@ -16,6 +16,8 @@ use crate::binding::link;
 use crate::binding::{Reconciled, Refusal, Reporter};
 use crate::input::StoredInput;
 
+/// Inputs that are remembered as proven.
+const REMEMBERED: usize = 1_024;
 /// JSON-RPC's and the protocol's codes that mean that nothing was done.
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
@@ -79,6 +81,8 @@ pub(super) struct State {
     steers: Vec<OnTheWay>,
     /// This process may have them, and their turn is over.
     doubtful: BTreeSet<DeliveryId>,
+    /// What this process was last found to have for good.
+    proven: VecDeque<DeliveryId>,
     ends: Ends,
     /// A replay is under way.
     replaying: Option<BTreeSet<String>>,
@@ -187,6 +191,7 @@ impl State {
         (self.process, self.connection, self.run, self.replaying) = (None, None, None, None);
         self.steers.clear();
         self.doubtful.clear();
+        self.proven.clear();
         self.report_work();
         self.report(Reporter::interrupted);
     }
@@ -228,8 +233,8 @@ impl State {
         if let Some(id) = &turn.input {
             match answer {
                 // Answered, in whatever way, or seen at work: the agent has it.
-                Ok(_) => self.report(|line| line.accepted(id)),
-                Err(_) if turn.worked => self.report(|line| line.accepted(id)),
+                Ok(_) => self.prove(id),
+                Err(_) if turn.worked => self.prove(id),
                 Err(error) => match self.clean_refusal(error) {
                     Some(refusal) => self.report(|line| line.refused(id, refusal)),
                     None => self.doubt(id.clone()),
@@ -241,12 +246,23 @@ impl State {
             if steer.alone {
                 self.steers.push(steer);
             } else if regular && steer.injected && self.steering() == Steering::Standard {
-                self.report(|line| line.accepted(&steer.id));
-            } else {
+                self.prove(&steer.id);
+            } else if steer.injected {
                 self.doubt(steer.id);
+            } else {
+                // Its own call is still to come back, and says what there is to say.
+                self.doubtful.insert(steer.id);
             }
         }
         self.report_work();
+    }
+
+    fn prove(&mut self, id: &DeliveryId) {
+        self.report(|line| line.accepted(id));
+        self.proven.push_back(id.clone());
+        if self.proven.len() > REMEMBERED {
+            self.proven.pop_front();
+        }
     }
 
     fn doubt(&mut self, id: DeliveryId) {
@@ -346,7 +362,7 @@ impl State {
                 self.steers = rest;
                 let taken: Vec<OnTheWay> = taken;
                 for steer in taken {
-                    self.report(|line| line.accepted(&steer.id));
+                    self.prove(&steer.id);
                 }
             }
             Update::Works => {
@@ -358,7 +374,7 @@ impl State {
                 self.steers = rest;
                 let alone: Vec<OnTheWay> = alone;
                 for steer in alone {
-                    self.report(|line| line.accepted(&steer.id));
+                    self.prove(&steer.id);
                 }
             }
             Update::Run(run) => {
@@ -380,7 +396,9 @@ impl State {
         if then.is_some() && then == self.process {
             let runs = self.turn.as_ref().is_some_and(|turn| turn.input.as_ref() == Some(&stored.id));
             let steer = self.steers.iter().find(|steer| steer.id == stored.id);
-            return if runs || steer.is_some_and(|steer| steer.injected) {
+            return if self.proven.contains(&stored.id) {
+                Judgement::Known(Reconciled::Accepted)
+            } else if runs || steer.is_some_and(|steer| steer.injected) {
                 Judgement::Known(Reconciled::Taken)
             } else if steer.is_some() {
                 // Its answer is missing.
