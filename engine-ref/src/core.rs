@@ -1,11 +1,12 @@
 //! What every request works with: the store, the clock, signals, compiled rules, limits on holding. One per engine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -274,10 +275,22 @@ impl Core {
 
 /// Digest of operation, path ids and the parsed input; absent members and defaults are left out by the input's serialisation.
 fn digest<I: Serialize>(keyed: &Keyed, input: &I) -> Result<[u8; 32], Refusal> {
-    // A `Value` keeps its members sorted, so the order and spacing of the request do not count.
+    // Sorted, so the order and spacing of the request do not count, whatever order other crates in the build make JSON keep.
     let input = serde_json::to_value(input).map_err(|e| Refusal::internal(format!("an input can't be written: {e}")))?;
-    let whole = serde_json::json!([keyed.operation, keyed.path, input]);
+    let whole = serde_json::json!([keyed.operation, keyed.path, sorted(input)]);
     Ok(Sha256::digest(whole.to_string().as_bytes()).into())
+}
+
+/// The same JSON with the members of every object in order of their names.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        Value::Object(members) => {
+            let ordered: BTreeMap<String, Value> = members.into_iter().map(|(name, member)| (name, sorted(member))).collect();
+            ordered.into_iter().collect()
+        }
+        other => other,
+    }
 }
 
 /// Counts what is held open at the moment.
