@@ -1,5 +1,8 @@
 //! The receiver's clock: wall-clock time that goes into the inbox, read in one place so that tests can move it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use beepgrid::Timestamp;
 use tokio::time::Instant;
 
@@ -10,7 +13,7 @@ pub struct Clock(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     System,
-    Tokio { start: Timestamp, base: Instant },
+    Tokio { start: Timestamp, base: Instant, shift: Arc<AtomicI64> },
 }
 
 impl Default for Clock {
@@ -27,7 +30,14 @@ impl Clock {
 
     /// A clock that says `start` now and follows tokio's time from here, so that paused time moves it. For simulations.
     pub fn following_tokio(start: Timestamp) -> Self {
-        Self(Kind::Tokio { start, base: Instant::now() })
+        Self(Kind::Tokio { start, base: Instant::now(), shift: Arc::default() })
+    }
+
+    /// Sets this clock and its clones forward, or back, as somebody who corrects the machine's time does. The system's clock stays as it is.
+    pub fn jump(&self, micros: i64) {
+        if let Kind::Tokio { shift, .. } = &self.0 {
+            shift.fetch_add(micros, Ordering::Relaxed);
+        }
     }
 
     /// Now.
@@ -38,7 +48,9 @@ impl Clock {
                 let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
                 Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
             }
-            Kind::Tokio { start, base } => start.plus(base.elapsed()),
+            Kind::Tokio { start, base, shift } => {
+                Timestamp::from_micros(start.plus(base.elapsed()).as_micros().saturating_add(shift.load(Ordering::Relaxed)))
+            }
         }
     }
 }
@@ -54,5 +66,7 @@ mod tests {
         let clock = Clock::following_tokio(Timestamp::from_micros(5));
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(clock.now().as_micros(), 3_000_005);
+        clock.clone().jump(-1_000_000);
+        assert_eq!(clock.now().as_micros(), 2_000_005);
     }
 }

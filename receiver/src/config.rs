@@ -6,6 +6,7 @@ use beepgrid::Timestamp;
 
 use crate::binding::Capabilities;
 use crate::input::BusyMode;
+use crate::mutants::{self, Mutant};
 
 /// Ordinary inputs that may wait here before intake leaves the rest with the engine.
 pub const DEFAULT_MAX_PENDING: u32 = 1_000;
@@ -58,7 +59,8 @@ impl RetryPolicy {
     /// Whether a stored retry time is reached. One further away than the longest wait was written under another clock and counts as
     /// reached, so that a corrected clock parks nothing.
     pub(crate) fn is_due(&self, next_attempt_at: Option<Timestamp>, now: Timestamp) -> bool {
-        next_attempt_at.is_none_or(|at| at <= now || at.since(now) > self.max_delay)
+        let too_far = |at: Timestamp| at.since(now) > self.max_delay && !mutants::on(Mutant::FarRetryTimeBelieved);
+        next_attempt_at.is_none_or(|at| at <= now || too_far(at))
     }
 }
 

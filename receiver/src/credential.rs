@@ -27,6 +27,7 @@ impl<S: Source> Renewal<S> {
     /// Works until `cancel` fires, or there is nothing to renew. A refusal is left to the intake, which meets it too.
     pub(crate) async fn run(self, cancel: &CancellationToken) {
         tokio::select! {
+            biased;
             () = cancel.cancelled() => {}
             () = self.keep() => {}
         }

@@ -15,8 +15,12 @@ pub(crate) const MID_BATCH: &str = "inbox.mid_batch";
 #[cfg(feature = "testing")]
 pub(crate) fn reached(point: &str) {
     use std::io::Write as _;
+    use std::sync::OnceLock;
 
-    if std::env::var("BEEPGRID_RECEIVER_PAUSE_AT").is_ok_and(|wanted| wanted == point) {
+    // Read once: simulations come by here millions of times.
+    static WANTED: OnceLock<Option<String>> = OnceLock::new();
+    let wanted = WANTED.get_or_init(|| std::env::var("BEEPGRID_RECEIVER_PAUSE_AT").ok());
+    if wanted.as_deref() == Some(point) {
         let mut out = std::io::stdout();
         let _ = writeln!(out, "\nreached {point}");
         let _ = out.flush();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use beepgrid::{Delivery, DeliveryId, DeliveryKind, ErrorCode, Timestamp};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -14,6 +15,7 @@ use crate::engine::{AckOutcome, Leases, Poll, Source, SourceError, SourceErrorKi
 use crate::hooks;
 use crate::inbox::{Counts, InboxError, InboxErrorKind, InboxStore};
 use crate::input::LiveInput;
+use crate::mutants::{self, Mutant};
 use crate::status::{IntakeState, Part, StatusBoard};
 
 /// Acks that go into one call.
@@ -43,7 +45,9 @@ pub(crate) struct State {
     /// Whether the last poll was answered. The first one after a failure asks for no wait, so that `connected` is known at once.
     answered: bool,
     failures: u32,
-    pruned_at: Option<Timestamp>,
+    pruned_at: Option<Instant>,
+    /// The latest time that the engine spoke of.
+    engine_time: Option<Timestamp>,
 }
 
 /// Why intake ended.
@@ -85,6 +89,7 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
                 Round::Again => {}
                 Round::End(ended) => return ended,
                 Round::Wait(wait) => tokio::select! {
+                    biased;
                     () = cancel.cancelled() => return Ended::Cancelled,
                     () = tokio::time::sleep(wait) => {}
                 },
@@ -119,6 +124,7 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
         let left = self.state.one_at_a_time.saturating_sub(1);
         self.state.one_at_a_time = if deliveries.is_empty() && unreadable.is_empty() { 0 } else { left };
         self.status.polled(self.clock.now());
+        self.state.engine_time = self.state.engine_time.max(deliveries.iter().map(|delivery| delivery.leased_until).max());
         self.state.answered = true;
         for error in &unreadable {
             self.status.failed(Part::Delivery, "reading a delivery", error);
@@ -149,7 +155,7 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
         };
         if rows_left == 0 {
             (IntakeState::OutOfRows, None)
-        } else if results_left == 0 {
+        } else if results_left == 0 || ordinary_left == 0 && mutants::on(Mutant::ResultsWaitForRoom) {
             (IntakeState::Full, None)
         } else if ordinary_left == 0 {
             (IntakeState::ResultsOnly, poll(NARROW_POLL, results_left.min(rows_left), results))
@@ -161,11 +167,18 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
     /// Stores the batch, however long that takes: letting go of it would only let leases run out one after another.
     async fn store(&mut self, deliveries: Vec<Delivery>) -> Round {
         let leases: Vec<(DeliveryId, i64)> = deliveries.iter().map(|d| (d.id.clone(), d.generation)).collect();
-        let batch: Vec<LiveInput> = deliveries.into_iter().map(LiveInput::from).collect();
+        let mut batch: Vec<LiveInput> = deliveries.into_iter().map(LiveInput::from).collect();
         let mut failures = 0;
+        if mutants::on(Mutant::AckBeforeCommit) {
+            let _ = self.source.ack(leases.clone()).await;
+        }
+        if mutants::on(Mutant::BatchCutShort) {
+            batch.truncate(1);
+        }
         loop {
             match self.inbox.put(batch.clone(), self.clock.now()).await {
                 Ok(_) => break,
+                Err(_) if mutants::on(Mutant::FailedStoreIgnored) => break,
                 Err(error) => {
                     failures += 1;
                     match self.cannot_store("storing a batch", error) {
@@ -189,7 +202,13 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
     async fn acknowledge(&mut self) -> Result<(), Round> {
         while !self.state.unacked.is_empty() {
             let chunk: Vec<(DeliveryId, i64)> = self.state.unacked.iter().take(ACKS as usize).cloned().collect();
-            let outcomes = match self.source.ack(chunk.clone()).await {
+            let mut sent = chunk.clone();
+            if mutants::on(Mutant::AckWithoutGeneration) {
+                for (_, generation) in &mut sent {
+                    *generation = 1;
+                }
+            }
+            let outcomes = match self.source.ack(sent).await {
                 Ok(outcomes) => outcomes,
                 // The list is fixed and may be the trouble; repeating it for ever would stop the intake for good.
                 Err(error) if error.kind() == SourceErrorKind::Undecodable => {
@@ -208,11 +227,14 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
         Ok(())
     }
 
+    /// Forgets old ids; old by the engine's clock too, so that a local clock set far ahead makes nothing old that is not.
     async fn prune(&mut self) -> Result<(), InboxError> {
-        let now = self.clock.now();
-        if self.state.pruned_at.is_none_or(|at| now.since(at) >= PRUNE_EVERY) {
+        let Some(engine_time) = self.state.engine_time else { return Ok(()) };
+        if self.state.pruned_at.is_none_or(|at| at.elapsed() >= PRUNE_EVERY) {
+            let now = self.clock.now();
+            let now = if mutants::on(Mutant::ForgottenByLocalClock) { now } else { now.min(engine_time) };
             self.inbox.prune(now.minus(KEEP_ACCEPTED)).await?;
-            self.state.pruned_at = Some(now);
+            self.state.pruned_at = Some(Instant::now());
         }
         Ok(())
     }
@@ -246,6 +268,7 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
 
 async fn wait_for_room(mut freed: watch::Receiver<u64>) -> Round {
     tokio::select! {
+        biased;
         _ = freed.changed() => Round::Again,
         () = tokio::time::sleep(ROOM_CHECK) => Round::Again,
     }

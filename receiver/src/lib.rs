@@ -36,6 +36,10 @@ mod hooks;
 pub mod inbox;
 mod input;
 mod intake;
+#[cfg(not(feature = "testing"))]
+mod mutants;
+#[cfg(feature = "testing")]
+pub mod mutants;
 mod receiver;
 mod schedule;
 mod sessions;

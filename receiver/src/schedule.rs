@@ -19,6 +19,7 @@ use beepgrid::{ConversationId, DeliveryId, DeliveryKind, RequestId, Timestamp};
 use crate::binding::{Capabilities, HostState, Waiters, Work};
 use crate::config::RetryPolicy;
 use crate::input::BusyMode;
+use crate::mutants::{self, Mutant};
 
 /// Which queue a row stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub(crate) enum Lane {
 impl Lane {
     pub(crate) fn of(kind: &DeliveryKind) -> Self {
         match kind {
+            DeliveryKind::RequestResult if mutants::on(Mutant::ResultsInLine) => Self::Ordinary,
             DeliveryKind::RequestResult => Self::Result,
             DeliveryKind::RequestWithdrawn => Self::Notice,
             _ => Self::Ordinary,
@@ -128,8 +130,7 @@ fn undecided(view: &View<'_>) -> Option<Action> {
     let free = |lane| if lane == Lane::Result { !view.result_call } else { !view.input_call };
     let due = |row: &&Row| match row.phase {
         Phase::Undecided { asked: None } => true,
-        Phase::Undecided { asked: Some(turn) } => view.host.turn > turn,
-        Phase::Taken { turn } => view.capabilities.reports_idle && view.host.turn > turn,
+        Phase::Undecided { asked: Some(turn) } | Phase::Taken { turn } => view.host.turn > turn,
         _ => false,
     };
     view.rows.iter().filter(due).find(|row| free(row.lane)).map(|row| Action::Reconcile(row.id.clone()))
@@ -167,6 +168,7 @@ fn ordinary(view: &View<'_>, wake: &mut Option<Timestamp>) -> Option<Action> {
         }
         let goes = match row.phase {
             Phase::Parked => continue,
+            Phase::Undecided { asked: Some(_) } if mutants::on(Mutant::UndecidedBlocksNothing) => continue,
             Phase::Taken { .. } if view.capabilities.ordered => continue,
             Phase::Pending => is_ready(view, row, wake),
             Phase::Taken { .. } | Phase::Calling | Phase::Undecided { .. } => false,
@@ -208,7 +210,8 @@ fn is_awaited(view: &View<'_>, row: &Row) -> bool {
 
 /// A withdrawal never overtakes the request that it is about.
 fn request_is_open(view: &View<'_>, notice: &Row) -> bool {
-    view.rows.iter().any(|row| row.is_request && row.request == notice.request && row.phase != Phase::Parked)
+    let ignored = mutants::on(Mutant::WithdrawalOvertakes);
+    !ignored && view.rows.iter().any(|row| row.is_request && row.request == notice.request && row.phase != Phase::Parked)
 }
 
 fn door_for_results(view: &View<'_>, row: &Row) -> Door {

@@ -128,6 +128,30 @@ async fn what_reconcile_cannot_tell_is_held_and_never_sent_again_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_of_reconcile_that_a_person_overtook_counts_for_nothing() {
+    assert!(support::scenarios::a_person_overtakes_an_answer_of_reconcile().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_into_an_interrupted_turn_is_asked_about_though_the_answer_comes_later() {
+    assert!(support::scenarios::an_interruption_overtakes_an_answer().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn proof_that_never_comes_is_asked_for_where_no_end_of_a_turn_is_reported() {
+    let runtime = Runtime::new().able(|able| able.reports_idle = false);
+    runtime.reply([Reply::Take]);
+    let run = run(BusyMode::Steer, &runtime);
+    run.deliver([message("m1", "a"), message("m2", "a")]);
+    until("it is taken", async || run.runtime.memory() == ["m1"]).await;
+    run.runtime.die();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    run.accepted("m2").await;
+    assert_eq!(run.runtime.history(), ["m1", "m2"]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_runtime_still_has_in_memory_is_waited_for_and_not_held() {
     let runtime = Runtime::new().busy();
     runtime.reply([Reply::Take]);

@@ -31,6 +31,7 @@ pub use report::{HostState, Reporter, Waiters, Work};
 pub(crate) use report::{Settled, Snapshot, Verdict};
 
 use crate::input::{BusyMode, LiveInput, StoredInput};
+use crate::mutants::{self, Mutant};
 
 /// What a binding can do, as data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,12 +47,13 @@ pub struct Capabilities {
     /// Can say after a crash whether an input arrived.
     pub reconcile: bool,
     /// Recognises a repeated id, also after a crash, so that a repeat is harmless: what reconcile can't decide is handed over again instead
-    /// of being held.
+    /// of being held; only a request is held all the same, because it may be withdrawn meanwhile.
     pub deduplicates: bool,
     /// Reports when the agent becomes idle or busy. Without it the agent counts as idle.
     pub reports_idle: bool,
     /// Of two inputs that were taken one after the other, the earlier is never lost or handed back alone; lets several inputs of one
-    /// conversation be on their way at once.
+    /// conversation be on their way at once. Such a binding takes nothing while [`Handover::is_current`] says no, and checks that together
+    /// with taking.
     pub ordered: bool,
     /// Names its turns ([`Reporter::turn_id`]) and steers into the named one or none.
     pub turn_identity: bool,
@@ -90,12 +92,14 @@ pub struct Handover {
     pub expected_turn: Option<String>,
     /// Fires when the receiver stops waiting for the answer; what has gone out by then is [`Submission::Unknown`].
     pub cancel: CancellationToken,
+    /// The line, and the epoch of the reports that this was decided on.
+    decided: Option<(Reporter, u64)>,
 }
 
 impl Handover {
     /// A handover that expects no particular turn.
     pub fn new(mode: BusyMode, cancel: CancellationToken) -> Self {
-        Self { mode, expected_turn: None, cancel }
+        Self { mode, expected_turn: None, cancel, decided: None }
     }
 
     /// The turn that steering is meant for.
@@ -103,6 +107,19 @@ impl Handover {
     pub fn expected_turn(mut self, turn: Option<String>) -> Self {
         self.expected_turn = turn;
         self
+    }
+
+    pub(crate) fn decided_on(mut self, line: Reporter, epoch: u64) -> Self {
+        self.decided = Some((line, epoch));
+        self
+    }
+
+    /// Whether nothing that the runtime had taken was reported to come back (refused, lost, interrupted) since this was decided. If something
+    /// was, an earlier input of the same conversation may have to go first: a binding that is [`Capabilities::ordered`] refuses this one with
+    /// [`Refusal::NotNow`].
+    pub fn is_current(&self) -> bool {
+        let nothing_returned = |(line, epoch): &(Reporter, u64)| line.nothing_returned_since(*epoch);
+        mutants::on(Mutant::ReturnIgnored) || self.decided.as_ref().is_none_or(nothing_returned)
     }
 }
 

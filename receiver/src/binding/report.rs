@@ -66,6 +66,8 @@ struct Board {
     host: HostState,
     verdicts: BTreeMap<DeliveryId, Verdict>,
     interruptions: u64,
+    /// The epoch of the last report that something taken is on its way back, or may be.
+    returned: u64,
     on_stop: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -120,7 +122,7 @@ impl Reporter {
             trouble: None,
         };
         Self(Arc::new(Shared {
-            board: Mutex::new(Board { host, verdicts: BTreeMap::new(), interruptions: 0, on_stop: None }),
+            board: Mutex::new(Board { host, verdicts: BTreeMap::new(), interruptions: 0, returned: 0, on_stop: None }),
             epoch: watch::Sender::new(0),
             settled: watch::Sender::new(Settled::NotRunning),
         }))
@@ -226,18 +228,38 @@ impl Reporter {
 
     /// A turn was interrupted, or the runtime died: everything taken and not proven goes to `reconcile`.
     pub fn interrupted(&self) {
-        self.report(|board| board.interruptions += 1);
+        self.report_return(|board| board.interruptions += 1);
+    }
+
+    /// A report after which what was decided before may be out of order.
+    fn report_return(&self, change: impl FnOnce(&mut Board)) {
+        self.report(|board| {
+            change(board);
+            board.returned = *self.0.epoch.borrow() + 1;
+        });
+    }
+
+    /// Whether nothing was reported to come back since the report of this epoch.
+    pub(crate) fn nothing_returned_since(&self, epoch: u64) -> bool {
+        self.board().returned <= epoch
     }
 
     pub(crate) fn verdicts(&self, verdicts: impl IntoIterator<Item = (DeliveryId, Verdict)>) {
-        self.report(|board| {
+        let verdicts: Vec<(DeliveryId, Verdict)> = verdicts.into_iter().collect();
+        let all_kept = verdicts.iter().all(|(_, verdict)| *verdict == Verdict::Accepted);
+        let note = |board: &mut Board| {
             for (id, verdict) in verdicts {
                 // Acceptance is final, whatever is said later.
                 if board.verdicts.get(&id) != Some(&Verdict::Accepted) {
                     board.verdicts.insert(id, verdict);
                 }
             }
-        });
+        };
+        if all_kept {
+            self.report(note);
+        } else {
+            self.report_return(note);
+        }
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
@@ -270,6 +292,11 @@ impl Reporter {
             interruptions: board.interruptions,
             epoch: *self.0.epoch.borrow(),
         }
+    }
+
+    /// Takes the verdict on an input off the board: it was about an earlier attempt, because the next one has not begun yet.
+    pub(crate) fn take_verdict(&self, id: &DeliveryId) -> Option<Verdict> {
+        self.board().verdicts.remove(id)
     }
 
     /// What the binding does when `run` ends: give back what the host has not fetched. Called once, before the last verdicts are read.
@@ -306,6 +333,24 @@ mod tests {
         line.accepted(&id);
         assert_eq!(line.snapshot(|_| true).verdicts, vec![]);
         assert_eq!(line.snapshot(|_| false).verdicts.len(), 1);
+    }
+
+    #[test]
+    fn only_what_comes_back_makes_a_handover_outdated() {
+        let line = Reporter::new();
+        let decided = |line: &Reporter| line.snapshot(|_| true).epoch;
+        let before = decided(&line);
+        line.busy(true);
+        line.accepted(&DeliveryId::new("dlv_1"));
+        assert!(line.nothing_returned_since(before));
+        for back in
+            [|line: &Reporter| line.refused(&DeliveryId::new("dlv_2"), Refusal::NotNow), |line: &Reporter| line.interrupted()]
+        {
+            let before = decided(&line);
+            back(&line);
+            assert!(!line.nothing_returned_since(before));
+            assert!(line.nothing_returned_since(decided(&line)));
+        }
     }
 
     #[test]

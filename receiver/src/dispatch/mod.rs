@@ -4,6 +4,7 @@
 //! result that can't be recorded (disk full) is kept and recorded before anything else is started.
 
 mod call;
+mod handover;
 mod outcome;
 mod table;
 
@@ -14,21 +15,24 @@ use std::time::Duration;
 use beepgrid::{DeliveryId, Timestamp};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::call::{Call, Outcome};
 use self::table::Table;
-use crate::binding::{Capabilities, Handover, HostState, InputBinding, Reporter, Settled, Snapshot, Work};
+use crate::binding::{Capabilities, HostState, InputBinding, Reporter, Settled, Snapshot, Work};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::hooks;
 use crate::inbox::{Applied, InboxError, InboxStore, NextState, OpenInput, StateChange};
-use crate::input::{Attempt, BusyMode, Content, HeldReason, InputState, Route, StoredInput};
-use crate::schedule::{self, Action, Lane, Phase, View};
+use crate::mutants::{self, Mutant};
+use crate::schedule::{self, Action, Phase, View};
 use crate::status::{Part, StatusBoard};
 
 /// How long a conclusion about the host holds against silence: after that the last report counts again.
 const PRESUMPTION: Duration = Duration::from_secs(30);
+
+/// How long proof may be outstanding before the binding is asked, where no end of a turn is ever reported.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Who wakes whom. Held by every part, so that no side of it closes while another waits.
 #[derive(Debug)]
@@ -92,6 +96,9 @@ pub(crate) struct Dispatcher<I, B> {
     backlog: BTreeMap<DeliveryId, NextState>,
     presumed: Option<Presumed>,
     interruptions: u64,
+    /// Stand for the ends of turns that nobody reports: how many, and when the next one is.
+    rounds: u64,
+    round_ends: Option<Instant>,
     /// Why the runtime can't be reached, as it was last shown.
     trouble: Option<String>,
     stale: bool,
@@ -108,14 +115,15 @@ struct Trouble(String);
 struct Presumed {
     work: Work,
     epoch: u64,
-    until: Timestamp,
+    /// Not by the wall clock: one that is set back would keep the conclusion for as long.
+    until: Instant,
 }
 
 /// What to do after a step.
 enum Step {
     Again,
-    /// Until something changes, or this time.
-    Wait(Option<Timestamp>),
+    /// Until something changes, or so long.
+    Wait(Option<Duration>),
 }
 
 impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
@@ -129,6 +137,8 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             backlog: BTreeMap::new(),
             presumed: None,
             interruptions: 0,
+            rounds: 0,
+            round_ends: None,
             trouble: None,
             stale: true,
             count: true,
@@ -147,32 +157,20 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
                 changes.mark_unchanged();
                 self.stale = true;
             }
-            let until = match self.step(cancel).await {
+            let wait = match self.step(cancel).await {
                 Step::Again => continue,
-                Step::Wait(until) => until,
+                Step::Wait(wait) => wait,
             };
-            let sleep = self.sleep_until(until);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
                 Some(done) = self.calls.join_next_with_id() => self.finished(done),
                 _ = epochs.changed() => {}
                 _ = changes.changed() => self.stale = true,
-                () = sleep => {}
+                () = sleep(wait) => {}
             }
         }
         self.wind_down().await;
-    }
-
-    fn sleep_until(&self, until: Option<Timestamp>) -> impl Future<Output = ()> + use<I, B> {
-        let wait = until.map(|at| at.since(self.shared.clock.now()));
-        async move {
-            match wait {
-                // A little more than asked for, so that the wall clock has surely arrived too.
-                Some(wait) => tokio::time::sleep(wait + Duration::from_millis(1)).await,
-                None => std::future::pending().await,
-            }
-        }
     }
 
     /// One look at everything, and at most one call started.
@@ -227,7 +225,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             mode: self.shared.config.mode,
             retry: &self.shared.config.retry,
             now: self.shared.clock.now(),
-            input_call: !inputs.is_empty(),
+            input_call: !inputs.is_empty() && !mutants::on(Mutant::TwoAtOnce),
             result_call: !results.is_empty(),
         })
     }
@@ -249,7 +247,9 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     /// The host as reported, or as the binding's last answer lets conclude while nothing was reported since.
     fn presume(&mut self, snapshot: &Snapshot) -> HostState {
         let mut host = snapshot.host.clone();
-        let now = self.shared.clock.now();
+        let now = Instant::now();
+        self.count_rounds(now);
+        host.turn += self.rounds;
         self.presumed = self.presumed.take().filter(|presumed| presumed.epoch == snapshot.epoch && now < presumed.until);
         if let Some(presumed) = &self.presumed {
             host.work = presumed.work;
@@ -257,7 +257,19 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         host
     }
 
+    /// A binding that never reports the end of a turn is asked about what is in doubt after a while, and again and again.
+    fn count_rounds(&mut self, now: Instant) {
+        let in_doubt = || self.table.rows().iter().any(|row| Self::is_in_doubt(row.phase));
+        if self.parts.capabilities.reports_idle || !in_doubt() || mutants::on(Mutant::LostProofWaitedFor) {
+            self.round_ends = None;
+        } else if self.round_ends.get_or_insert(now + PATIENCE).saturating_duration_since(now).is_zero() {
+            self.rounds += 1;
+            self.round_ends = Some(now + PATIENCE);
+        }
+    }
+
     async fn wait(&mut self, epoch: u64, until: Option<Timestamp>) -> Step {
+        let until = until.map(|at| at.since(self.shared.clock.now()));
         if std::mem::take(&mut self.count) {
             match self.shared.inbox.counts().await {
                 Ok(counts) => self.shared.status.counts(counts),
@@ -265,8 +277,9 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             }
         }
         self.settle(epoch);
-        let until = until.into_iter().chain(self.presumed.as_ref().map(|presumed| presumed.until)).min();
-        Step::Wait(until)
+        let ends = self.presumed.as_ref().map(|presumed| presumed.until).into_iter().chain(self.round_ends);
+        let now = Instant::now();
+        Step::Wait(until.into_iter().chain(ends.map(|end| end.saturating_duration_since(now))).min())
     }
 
     /// Tells a host at a boundary that nothing more comes for it now.
@@ -274,101 +287,6 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         if self.under_way.values().all(|call| call.for_result) {
             self.parts.line.settle(Settled::Up(epoch));
         }
-    }
-
-    /// Marks a row on disk and calls the binding with it; `mode` is `None` for `resume`.
-    async fn start(
-        &mut self,
-        id: DeliveryId,
-        mode: Option<BusyMode>,
-        host: &HostState,
-        epoch: u64,
-        cancel: &CancellationToken,
-    ) -> Step {
-        hooks::reached(hooks::PICKED);
-        let Some(stored) = (match self.shared.inbox.get(id.clone()).await {
-            Ok(stored) => stored,
-            Err(error) => return self.failed("reading an input", &error),
-        }) else {
-            self.stale = true;
-            return Step::Again;
-        };
-        if stored.content != Content::Present {
-            self.unreadable(&stored);
-            return Step::Again;
-        }
-        let route = match (mode, host.work) {
-            (None, _) => Route::Resume,
-            (Some(BusyMode::Steer), Work::Busy { .. }) => Route::Steer,
-            (Some(_), _) => Route::Start,
-        };
-        let attempt = self.attempt(&stored, route, host);
-        let to = NextState::Submitting(attempt.clone());
-        let change = StateChange { id: id.clone(), revision: stored.revision, to };
-        let applied = match self.shared.inbox.set_state(vec![change], self.shared.clock.now()).await {
-            Ok(applied) => applied,
-            Err(error) => return self.failed("marking an input", &error),
-        };
-        self.count = true;
-        let Some(Applied::Done { revision, attempts }) = applied.first().copied() else {
-            self.stale = true;
-            return Step::Again;
-        };
-        self.works();
-        self.table.calling(&id, revision, attempts);
-        hooks::reached(hooks::MARKED);
-        let call = Call { id, route: Some(route), attempt: Some(attempt), for_result: mode.is_none(), epoch, turn: host.turn };
-        let cancel = cancel.child_token();
-        // Only running work can be the wrong turn: an idle host has none.
-        let expected = host.turn_id.clone().filter(|_| route == Route::Steer);
-        let to = mode.map(|mode| Handover::new(mode, cancel.clone()).expected_turn(expected));
-        let work = call::submit(Arc::clone(&self.parts.binding), stored.input, to, self.deadline(), cancel);
-        let task = self.calls.spawn(work);
-        self.under_way.insert(task.id(), call);
-        Step::Again
-    }
-
-    async fn reconcile(&mut self, id: DeliveryId, host: &HostState, epoch: u64, cancel: &CancellationToken) -> Step {
-        let stored = match self.shared.inbox.get(id.clone()).await {
-            Ok(Some(stored)) => stored,
-            Ok(None) => {
-                self.stale = true;
-                return Step::Again;
-            }
-            Err(error) => return self.failed("reading an input", &error),
-        };
-        let for_result = self.table.get(&id).is_some_and(|row| row.lane == Lane::Result);
-        self.table.asking(&id);
-        let call = Call { id, route: None, attempt: None, for_result, epoch, turn: host.turn };
-        let work = call::reconcile(Arc::clone(&self.parts.binding), stored, self.deadline(), cancel.child_token());
-        let task = self.calls.spawn(work);
-        self.under_way.insert(task.id(), call);
-        Step::Again
-    }
-
-    fn attempt(&self, stored: &StoredInput, route: Route, host: &HostState) -> Attempt {
-        let number = stored.attempts.saturating_add(1);
-        let mut attempt = Attempt::new(number, self.shared.run.clone(), self.shared.clock.now(), route);
-        attempt.session.clone_from(&host.session);
-        attempt.process.clone_from(&host.process);
-        attempt.turn.clone_from(&host.turn_id);
-        attempt
-    }
-
-    /// A row that can't be read must not stand in the way of others, nor be tried for ever.
-    fn unreadable(&mut self, stored: &StoredInput) {
-        self.backlog.insert(
-            stored.id.clone(),
-            NextState::Held {
-                state: InputState::Pending,
-                reason: HeldReason::Unreadable,
-                detail: "the stored content can't be read".to_owned(),
-            },
-        );
-    }
-
-    fn deadline(&self) -> Duration {
-        self.shared.config.call_deadline
     }
 
     /// Writes the backlog, in one transaction.
@@ -381,7 +299,11 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
             .iter()
             .map(|(id, to)| StateChange { id: id.clone(), revision: self.table.revision(id), to: to.clone() })
             .collect();
-        let applied = self.shared.inbox.set_state(changes.clone(), self.shared.clock.now()).await?;
+        let applied = self.shared.inbox.set_state(changes.clone(), self.shared.clock.now()).await;
+        if mutants::on(Mutant::FailedWriteForgotten) {
+            self.backlog.clear();
+        }
+        let applied = applied?;
         self.backlog.clear();
         self.works();
         self.count = true;
@@ -404,13 +326,12 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     fn failed(&mut self, doing: &str, error: &InboxError) -> Step {
         self.failures = self.failures.saturating_add(1);
         self.shared.status.failed(Part::Inbox, doing, error);
-        let wait = self.shared.config.reconnect.delay(self.failures);
-        Step::Wait(Some(self.shared.clock.now().plus(wait)))
+        Step::Wait(Some(self.shared.config.reconnect.delay(self.failures)))
     }
 
     /// Gives calls in flight a moment, lets the binding give back what was not fetched, and records all of it.
     async fn wind_down(&mut self) {
-        let end = tokio::time::Instant::now() + self.shared.config.shutdown_grace;
+        let end = Instant::now() + self.shared.config.shutdown_grace;
         while let Ok(Some(done)) = tokio::time::timeout_at(end, self.calls.join_next_with_id()).await {
             self.finished(done);
         }
@@ -428,5 +349,13 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
 
     fn is_in_doubt(phase: Phase) -> bool {
         matches!(phase, Phase::Taken { .. } | Phase::Undecided { .. })
+    }
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        // A little more than asked for, so that the wall clock has surely arrived too.
+        Some(wait) => tokio::time::sleep(wait + Duration::from_millis(1)).await,
+        None => std::future::pending().await,
     }
 }

@@ -2,6 +2,7 @@
 
 use beepgrid::DeliveryId;
 use tokio::task::{Id, JoinError};
+use tokio::time::Instant;
 
 use super::call::{Call, Outcome};
 use super::{Dispatcher, PRESUMPTION, Presumed};
@@ -9,6 +10,7 @@ use crate::binding::{InputBinding, Reconciled, Refusal, Snapshot, Submission, Ve
 use crate::hooks;
 use crate::inbox::{InboxStore, NextState};
 use crate::input::{HeldReason, InputState, Route};
+use crate::mutants::{self, Mutant};
 use crate::schedule::Phase;
 use crate::status::Part;
 
@@ -42,9 +44,14 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         }
         match submission {
             Submission::Accepted => self.record(id, NextState::Accepted),
+            Submission::Taken(_) if mutants::on(Mutant::TakenIsAccepted) => self.record(id, NextState::Accepted),
             Submission::Taken(evidence) => {
-                self.table.set_phase(id, Phase::Taken { turn: call.turn });
-                if let (false, Some(attempt)) = (evidence.is_empty(), &call.attempt) {
+                // An interruption while the answer was on its way may have destroyed what it speaks of.
+                let lost = self.interruptions != call.interruptions && !mutants::on(Mutant::InterruptionDuringCallIgnored);
+                let phase = if lost { Phase::Undecided { asked: None } } else { Phase::Taken { turn: call.turn } };
+                self.table.set_phase(id, phase);
+                let forgotten = evidence.is_empty() || mutants::on(Mutant::EvidenceForgotten);
+                if let (false, Some(attempt)) = (forgotten, &call.attempt) {
                     let mut attempt = attempt.clone();
                     attempt.turn = evidence.turn.or(attempt.turn);
                     attempt.native_id = evidence.native_id;
@@ -63,15 +70,25 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
 
     fn reconciled(&mut self, call: &Call, answer: Reconciled) {
         let id = &call.id;
-        if answer != Reconciled::Accepted && !self.table.is_calling(id) {
-            // A person settled it while the binding was asked.
+        let outdated = !self.table.is_calling(id) || self.table.revision(id) != call.revision;
+        if answer != Reconciled::Accepted && outdated && !mutants::on(Mutant::LateAnswerCounts) {
+            // A person settled it while the binding was asked; it may be on its way again already.
             return;
         }
         match answer {
             Reconciled::Accepted => self.record(id, NextState::Accepted),
-            Reconciled::Taken => self.table.set_phase(id, Phase::Taken { turn: call.turn }),
+            Reconciled::Retry if mutants::on(Mutant::RetryIsAccepted) => self.record(id, NextState::Accepted),
+            Reconciled::Unknown if mutants::on(Mutant::UnknownIsRetry) => self.again(id, String::new(), 1),
+            Reconciled::Taken => {
+                self.table.set_phase(id, Phase::Taken { turn: call.turn });
+                // What was shown to a person as undecided is decided: a resolution now could hand it over twice.
+                if let (true, Some(attempt)) = (self.table.is_held(id), &call.attempt) {
+                    self.record(id, NextState::Evidence(attempt.clone()));
+                }
+            }
             Reconciled::Retry => self.again(id, "it did not arrive".to_owned(), 1),
-            Reconciled::Unknown if self.parts.capabilities.deduplicates => {
+            // Not a request: made pending it would meet its withdrawal and be closed, although the runtime may have it.
+            Reconciled::Unknown if self.parts.capabilities.deduplicates && !self.table.is_request(id) => {
                 self.again(id, "nobody can say whether it arrived; a repeat is harmless".to_owned(), 1);
             }
             Reconciled::Unknown => {
@@ -88,7 +105,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
 
     /// Takes in what the host reported.
     pub(super) fn hear(&mut self, snapshot: &Snapshot) {
-        if snapshot.interruptions != self.interruptions {
+        if snapshot.interruptions != self.interruptions && !mutants::on(Mutant::InterruptionIgnored) {
             self.interruptions = snapshot.interruptions;
             let taken = |phase: Phase| matches!(phase, Phase::Taken { .. });
             let ids: Vec<DeliveryId> =
@@ -112,6 +129,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     fn refused(&mut self, id: &DeliveryId, refusal: Refusal, call: Option<&Call>) {
         let submit = call.filter(|call| matches!(call.route, Some(Route::Start | Route::Steer)));
         match refusal {
+            Refusal::TurnEnded if mutants::on(Mutant::TurnEndedForgotten) => {}
             Refusal::TurnEnded => {
                 if let Some(call) = submit {
                     self.presume_until_reported(call.epoch, Work::Idle);
@@ -157,10 +175,10 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
     }
 
     /// Counts the attempt: tries again after a while, or holds the row for a person. `free` attempts come back without a wait.
-    fn again(&mut self, id: &DeliveryId, error: String, free: u32) {
+    pub(super) fn again(&mut self, id: &DeliveryId, error: String, free: u32) {
         let attempts = self.table.attempts(id);
         let policy = self.shared.config.retry;
-        if attempts >= policy.attempts {
+        if attempts >= policy.attempts && !mutants::on(Mutant::NeverHeld) {
             let (state, reason) = (InputState::Pending, HeldReason::TooManyAttempts);
             self.record(id, NextState::Held { state, reason, detail: format!("{attempts} attempts; {error}") });
             return;
@@ -170,12 +188,12 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         self.record(id, NextState::Pending { counted: true, next_attempt_at, error: Some(error) });
     }
 
-    fn record(&mut self, id: &DeliveryId, to: NextState) {
+    pub(super) fn record(&mut self, id: &DeliveryId, to: NextState) {
         self.backlog.insert(id.clone(), to);
     }
 
     fn presume_until_reported(&mut self, epoch: u64, work: Work) {
-        let until = self.shared.clock.now().plus(PRESUMPTION);
+        let until = Instant::now() + PRESUMPTION;
         self.presumed = Some(Presumed { work, epoch, until });
     }
 }

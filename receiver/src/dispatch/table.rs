@@ -6,6 +6,7 @@ use beepgrid::{DeliveryId, DeliveryKind};
 
 use crate::inbox::{NextState, OpenInput, StateChange};
 use crate::input::{HeldReason, InputState};
+use crate::mutants::{self, Mutant};
 use crate::schedule::{Lane, Phase, Row};
 
 #[derive(Default)]
@@ -61,6 +62,9 @@ impl Table {
                 id: input.id,
             });
         }
+        if mutants::on(Mutant::OrderOfArrival) {
+            return;
+        }
         self.rows.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
     }
 
@@ -78,6 +82,14 @@ impl Table {
 
     pub(super) fn note_mut(&mut self, id: &DeliveryId) -> Option<&mut Note> {
         self.notes.get_mut(id)
+    }
+
+    pub(super) fn is_held(&self, id: &DeliveryId) -> bool {
+        self.notes.get(id).is_some_and(|note| note.held)
+    }
+
+    pub(super) fn is_request(&self, id: &DeliveryId) -> bool {
+        self.get(id).is_some_and(|row| row.is_request)
     }
 
     pub(super) fn is_calling(&self, id: &DeliveryId) -> bool {
@@ -135,7 +147,8 @@ impl Table {
                     self.set_phase(&change.id, Phase::Parked);
                 }
             }
-            NextState::Submitting(_) | NextState::Evidence(_) | NextState::Accepted => {}
+            NextState::Evidence(_) => note.held = false,
+            NextState::Submitting(_) | NextState::Accepted => {}
         }
     }
 }

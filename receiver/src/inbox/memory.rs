@@ -8,6 +8,7 @@ use beepgrid::{ConversationId, Delivery, DeliveryId, DeliveryKind, RequestId, Ti
 use super::rules::RowState;
 use super::{Applied, Counts, InboxError, InboxErrorKind, InboxStore, NextState, OpenInput, PutReport, StateChange};
 use crate::input::{Content, InputState, LiveInput, Resolution, StoredInput};
+use crate::mutants::{self, Mutant};
 
 /// An inbox that lasts as long as its clones.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +87,8 @@ impl Row {
 
     fn become_state(&mut self, next: RowState) {
         self.state = next;
-        if self.state.state == InputState::Accepted {
+        let early = mutants::on(Mutant::ScrubBeforeAccept) && self.state.state == InputState::Submitting;
+        if self.state.state == InputState::Accepted || early {
             scrub(&mut self.input.delivery);
         }
     }
@@ -105,6 +107,9 @@ impl Rows {
 
     /// Closes a request and its withdrawal if both are here and the request can still be closed; returns how many rows that ended.
     fn close_withdrawn(&mut self, request: &RequestId, now: Timestamp) -> u32 {
+        if mutants::on(Mutant::WithdrawalIgnored) {
+            return 0;
+        }
         let (Some(asked), Some(withdrawn)) =
             (self.find(&DeliveryKind::Request, request), self.find(&DeliveryKind::RequestWithdrawn, request))
         else {
@@ -145,9 +150,10 @@ impl InboxStore for MemoryInbox {
             let generation = input.delivery.generation;
             if let Some(row) = rows.by_id.get_mut(&input.id) {
                 report.known += 1;
-                if generation > row.generation {
-                    row.generation = generation;
-                    row.acked = false;
+                (row.generation, row.acked) = (generation, false);
+                if mutants::on(Mutant::PutOverwritesState) {
+                    row.state = RowState { revision: row.state.revision + 1, ..RowState::new() };
+                    row.input = input;
                 }
                 continue;
             }
@@ -196,6 +202,9 @@ impl InboxStore for MemoryInbox {
         let rows = self.rows()?;
         let mut found: Vec<&Row> = rows.by_id.values().filter(|row| row.state.state != InputState::Accepted).collect();
         found.sort_by(|a, b| a.order().cmp(&b.order()));
+        if mutants::on(Mutant::OrderOfArrival) {
+            found.sort_by_key(|row| row.seq);
+        }
         let open = |row: &Row| OpenInput {
             id: row.input.id.clone(),
             conversation_id: row.input.conversation_id.clone(),
@@ -265,7 +274,10 @@ impl InboxStore for MemoryInbox {
     async fn prune(&self, accepted_before: Timestamp) -> Result<u32, InboxError> {
         let mut rows = self.rows()?;
         let before = rows.by_id.len();
-        rows.by_id.retain(|_, row| !row.acked || row.state.accepted_at.is_none_or(|at| at >= accepted_before));
+        rows.by_id.retain(|_, row| {
+            let young = row.state.accepted_at.is_none_or(|at| at >= accepted_before);
+            !row.acked || young || row.input.delivery.created_at >= accepted_before
+        });
         let gone = u32::try_from(before - rows.by_id.len()).unwrap_or(u32::MAX);
         let left: BTreeSet<ConversationId> = rows.by_id.values().map(|row| row.input.conversation_id.clone()).collect();
         rows.sessions.retain(|conversation, (_, since)| left.contains(conversation) || *since >= accepted_before);

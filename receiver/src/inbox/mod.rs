@@ -82,7 +82,7 @@ pub struct OpenInput {
 pub enum NextState {
     /// About to be handed over. From `pending`, not held; counts an attempt.
     Submitting(Attempt),
-    /// Handed over, with more evidence than before. Stays `submitting`.
+    /// With the runtime, with more evidence than before. Stays `submitting`, and is not held any more if it was.
     Evidence(Attempt),
     /// The runtime does not have it. From `submitting`.
     Pending {
@@ -137,8 +137,8 @@ pub enum Applied {
 ///
 /// Methods are atomic and durable when they return. Dropping a future may or may not have done its work; every method may be repeated.
 pub trait InboxStore: Send + Sync + 'static {
-    /// Stores a batch in one transaction. A known id never makes a second row: a higher generation is kept for the ack, the state
-    /// stays. A withdrawal closes the pending request that it is about, and neither is handed over.
+    /// Stores a batch in one transaction. A known id never makes a second row: that it was leased again means that the engine has
+    /// no ack of it, so the new generation (a lower one, if the engine was restored) is kept for the ack; the state stays. A withdrawal closes the pending request that it is about, and neither is handed over.
     fn put(&self, batch: Vec<LiveInput>, now: Timestamp) -> impl Future<Output = Result<PutReport, InboxError>> + Send;
 
     /// Leases that are stored and not confirmed as acknowledged, oldest first.
@@ -185,7 +185,7 @@ pub trait InboxStore: Send + Sync + 'static {
     /// How much is here.
     fn counts(&self) -> impl Future<Output = Result<Counts, InboxError>> + Send;
 
-    /// Forgets what was accepted before `accepted_before` and is acknowledged, and the sessions of conversations that nothing is left
+    /// Forgets what was made and accepted before `accepted_before` and is acknowledged, and the sessions of conversations that nothing is left
     /// of and that were remembered before then; returns how many inputs went.
     fn prune(&self, accepted_before: Timestamp) -> impl Future<Output = Result<u32, InboxError>> + Send;
 

@@ -51,7 +51,10 @@ impl RowState {
                 next.next_attempt_at = None;
                 next.attempt = Some(attempt.clone());
             }
-            (InputState::Submitting, NextState::Evidence(attempt)) => next.attempt = Some(attempt.clone()),
+            (InputState::Submitting, NextState::Evidence(attempt)) => {
+                next.attempt = Some(attempt.clone());
+                next.held = None;
+            }
             (InputState::Submitting, NextState::Pending { counted, next_attempt_at, error }) => {
                 next.state = InputState::Pending;
                 next.held = None;

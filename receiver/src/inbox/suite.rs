@@ -23,6 +23,7 @@ macro_rules! inbox_suite {
             a_batch_is_pending_and_unacked,
             a_repeated_batch_adds_nothing,
             a_higher_generation_is_kept_for_the_ack_and_leaves_the_state,
+            a_lower_generation_of_a_restored_engine_is_kept_for_the_ack,
             an_ack_of_an_older_generation_is_not_an_ack,
             order_is_that_of_creation_whatever_came_first,
             only_a_pending_row_is_marked_and_only_once,
@@ -31,6 +32,7 @@ macro_rules! inbox_suite {
             acceptance_removes_the_content_and_is_final,
             acceptance_goes_through_at_any_revision,
             a_held_row_is_listed_apart_until_resolved,
+            evidence_ends_a_doubt,
             a_row_that_is_not_held_cannot_be_resolved,
             a_withdrawal_closes_the_pending_request,
             a_request_that_comes_after_its_withdrawal_is_closed,
@@ -143,10 +145,26 @@ pub async fn a_higher_generation_is_kept_for_the_ack_and_leaves_the_state<I: Inb
     mark(&inbox, "d1").await;
     let mut again = message("d1", 1);
     again.delivery.generation = 4;
-    inbox.put(vec![again, message("d1", 1)], at(20)).await.unwrap();
+    inbox.put(vec![again], at(20)).await.unwrap();
     let stored = inbox.get("d1".into()).await.unwrap().unwrap();
     assert_eq!((stored.state, stored.generation, stored.acked), (InputState::Submitting, 4, false));
     assert_eq!(inbox.unacked(10).await.unwrap(), [(DeliveryId::new("d1"), 4)]);
+}
+
+/// An engine that was restored counts from an older number; what it hands out again has no ack there, whatever it had before.
+pub async fn a_lower_generation_of_a_restored_engine_is_kept_for_the_ack<I: InboxStore>(inbox: I) {
+    let mut fifth = message("d1", 1);
+    fifth.delivery.generation = 5;
+    inbox.put(vec![fifth], at(10)).await.unwrap();
+    inbox.mark_acked(vec![("d1".into(), 5)]).await.unwrap();
+    for lower in [5, 2] {
+        let mut again = message("d1", 1);
+        again.delivery.generation = lower;
+        assert_eq!(inbox.put(vec![again], at(20)).await.unwrap().known, 1);
+        assert_eq!(inbox.unacked(10).await.unwrap(), [(DeliveryId::new("d1"), lower)]);
+        inbox.mark_acked(vec![("d1".into(), lower)]).await.unwrap();
+        assert_eq!(inbox.unacked(10).await.unwrap(), []);
+    }
 }
 
 /// The row stays unacked if it was leased again while the ack was on its way.
@@ -240,6 +258,18 @@ pub async fn a_held_row_is_listed_apart_until_resolved<I: InboxStore>(inbox: I) 
     assert_eq!((state(&inbox, "d1").await, state(&inbox, "d3").await), (InputState::Accepted, InputState::Accepted));
     let retried = inbox.get("d2".into()).await.unwrap().unwrap();
     assert_eq!((retried.attempts, retried.held.is_none(), retried.body()), (0, true, "secret text"));
+}
+
+/// News of a row in doubt takes it from the person's list.
+pub async fn evidence_ends_a_doubt<I: InboxStore>(inbox: I) {
+    inbox.put(vec![message("d1", 1)], at(10)).await.unwrap();
+    mark(&inbox, "d1").await;
+    let held = NextState::Held { state: InputState::Submitting, reason: HeldReason::Undecided, detail: "?".to_owned() };
+    change(&inbox, "d1", 2, held).await;
+    assert!(matches!(change(&inbox, "d1", 3, NextState::Evidence(attempt())).await, Applied::Done { revision: 4, .. }));
+    let refused = inbox.resolve("d1".into(), Resolution::Retry, at(20)).await.unwrap_err();
+    assert_eq!(refused.kind(), InboxErrorKind::NotHeld);
+    assert_eq!(state(&inbox, "d1").await, InputState::Submitting);
 }
 
 /// A person decides about held rows only.

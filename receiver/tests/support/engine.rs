@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use beepgrid::{DeliveryId, DeliveryKind, ErrorCode};
+use beepgrid::{DeliveryId, DeliveryKind, ErrorCode, Timestamp};
 use beepgrid_receiver::LiveInput;
 use beepgrid_receiver::engine::{AckOutcome, CredentialLife, Leases, Poll, Source, SourceError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 const LEASE: Duration = Duration::from_secs(30);
+/// What its clock says when it begins.
+pub(crate) const START: i64 = 1_000_000_000_000;
 
 struct Item {
     input: LiveInput,
@@ -34,13 +36,14 @@ struct State {
 
 #[derive(Clone)]
 pub(crate) struct FakeEngine {
+    began: Instant,
     state: Arc<Mutex<State>>,
     version: watch::Sender<u64>,
 }
 
 impl FakeEngine {
     pub(crate) fn new() -> Self {
-        Self { state: Arc::default(), version: watch::Sender::new(0) }
+        Self { began: Instant::now(), state: Arc::default(), version: watch::Sender::new(0) }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -146,7 +149,11 @@ impl Source for FakeEngine {
                 if let Some(answer) = state.answers.pop_front() {
                     return Ok(answer);
                 }
-                let leased = state.lease(&poll);
+                let mut leased = state.lease(&poll);
+                let until = Timestamp::from_micros(START).plus(self.began.elapsed() + LEASE);
+                for input in &mut leased {
+                    input.delivery.leased_until = until;
+                }
                 expiry = state
                     .items
                     .iter()

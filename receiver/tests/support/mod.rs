@@ -13,6 +13,7 @@ pub(crate) mod engine;
 pub(crate) mod http;
 pub(crate) mod opencode;
 pub(crate) mod runtime;
+pub(crate) mod scenarios;
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use beepgrid::{DeliveryId, RequestId};
 use tokio::sync::watch;
 
-use crate::binding::{Refusal, Reporter, Settled, Verdict, Waiters};
+use crate::binding::{Handover, Refusal, Reporter, Settled, Verdict, Waiters};
 use crate::input::{BusyMode, LiveInput};
 
 /// Results of which the host may ask again although it got them as ordinary input.
@@ -147,16 +147,18 @@ impl Desk {
     // The receiver's side.
 
     /// Puts an input before the host, if it stands where it can take one.
-    pub(super) fn hand_over(&self, input: &LiveInput, mode: BusyMode) -> bool {
+    pub(super) fn hand_over(&self, input: &LiveInput, to: &Handover) -> bool {
         let mut state = self.state();
         let taken = match state.stage {
+            // What the host gave back meanwhile goes first. Reports are made under the lock that is held here.
+            _ if !to.is_current() => false,
             Stage::Asking if state.arrived.is_empty() => {
                 state.arrived.push(input.clone());
                 // From here on the host works; nothing else may open a turn.
                 state.report(|line| line.busy(false));
                 true
             }
-            Stage::Boundary if mode == BusyMode::Steer && state.arrived.len() < self.max_batch => {
+            Stage::Boundary if to.mode == BusyMode::Steer && state.arrived.len() < self.max_batch => {
                 state.arrived.push(input.clone());
                 if state.arrived.len() == self.max_batch {
                     state.report(|line| line.busy(false));

@@ -204,7 +204,7 @@ impl InputBinding for CheckpointBinding {
     }
 
     async fn submit(&self, input: &LiveInput, to: Handover) -> Submission {
-        taken(self.desk.hand_over(input, to.mode))
+        taken(self.desk.hand_over(input, &to))
     }
 
     async fn resume(&self, input: &LiveInput, _cancel: &CancellationToken) -> Submission {

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::ownership::Ownership;
 use super::{Applied, Counts, InboxError, InboxErrorKind, InboxStore, OpenInput, PutReport, StateChange};
 use crate::input::{LiveInput, Resolution, StoredInput};
+use crate::mutants::{self, Mutant};
 
 /// Before this version of SQLite a rare race could damage a database in WAL mode.
 const OLDEST_SAFE_SQLITE: i32 = 3_051_003;
@@ -74,7 +75,11 @@ impl SqliteOptions {
         let (opened, open) = oneshot::channel();
         let (sender, mut receiver) = mpsc::channel::<Job>(JOBS);
         let folder = self.folder.clone();
+        #[cfg(feature = "testing")]
+        let planted = mutants::planted();
         let thread = std::thread::Builder::new().name("beepgrid-inbox".to_owned()).spawn(move || {
+            #[cfg(feature = "testing")]
+            mutants::plant(planted);
             let mut disk = match Disk::open(&self) {
                 Ok(disk) => Some(disk),
                 Err(error) => {
@@ -190,7 +195,12 @@ impl Disk {
         self.ownership.check()?;
         let wrong = |error| storage(doing, error);
         let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(wrong)?;
-        let done = work(&tx).map_err(wrong)?;
+        let done = work(&tx);
+        if done.is_err() && mutants::on(Mutant::FailedTransactionKept) {
+            tx.commit().map_err(wrong)?;
+            return done.map_err(wrong);
+        }
+        let done = done.map_err(wrong)?;
         tx.commit().map_err(wrong)?;
         Ok(done)
     }

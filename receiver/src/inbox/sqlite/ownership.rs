@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use super::super::{InboxError, InboxErrorKind};
+use crate::mutants::{self, Mutant};
 
 const DATABASE: &str = "inbox.db";
 const LOCK: &str = "inbox.lock";
@@ -35,12 +36,13 @@ impl Ownership {
         let in_use = || InboxError::new(InboxErrorKind::InUse, folder.display().to_string());
         let folder_lock = match File::open(&folder).map_err(TryLockError::Error).and_then(|dir| dir.try_lock().map(|()| dir)) {
             Ok(dir) => Some(dir),
-            Err(TryLockError::WouldBlock) => return Err(in_use()),
-            Err(TryLockError::Error(_)) => None,
+            Err(TryLockError::WouldBlock) if !mutants::on(Mutant::LockNotTaken) => return Err(in_use()),
+            Err(_) => None,
         };
         let lock = open_private_file(&folder.join(LOCK))?;
         match lock.try_lock() {
             Ok(()) => {}
+            Err(TryLockError::WouldBlock) if mutants::on(Mutant::LockNotTaken) => {}
             Err(TryLockError::WouldBlock) => return Err(in_use()),
             Err(TryLockError::Error(e)) => return Err(failed(&folder.join(LOCK), e)),
         }

@@ -69,8 +69,7 @@ fn insert(tx: &Connection, input: &LiveInput, now: Timestamp) -> Result<bool, Er
 }
 
 fn keep_generation(tx: &Connection, input: &LiveInput) -> Result<(), Error> {
-    let mut statement =
-        tx.prepare_cached("UPDATE inputs SET generation = :generation, acked = 0 WHERE id = :id AND generation < :generation")?;
+    let mut statement = tx.prepare_cached("UPDATE inputs SET generation = :generation, acked = 0 WHERE id = :id")?;
     statement.execute(named_params! { ":id": input.id.as_str(), ":generation": input.delivery.generation })?;
     Ok(())
 }
@@ -241,7 +240,8 @@ pub(super) fn prune(tx: &Connection, accepted_before: Timestamp, step: i64) -> R
     // Index: inputs_done.
     let gone = tx.execute(
         "DELETE FROM inputs WHERE seq IN (
-             SELECT seq FROM inputs WHERE state = 'accepted' AND acked = 1 AND accepted_at < :before LIMIT :step)",
+             SELECT seq FROM inputs WHERE state = 'accepted' AND acked = 1 AND accepted_at < :before AND created_at < :before
+             LIMIT :step)",
         named_params! { ":before": accepted_before.as_micros(), ":step": step },
     )?;
     Ok(u32::try_from(gone).unwrap_or(u32::MAX))
