@@ -22,6 +22,7 @@
 //! * `client` (default): the HTTP client. Without it only the wire types of [`model`] are built.
 //! * `schema`: JSON Schemas of the wire types, for documents and tools.
 //! * `rustls` (default): https with the system's certificates.
+//! * `webhooks`: signatures of webhooks, made and checked.
 
 pub mod model;
 mod operations;
@@ -61,6 +62,8 @@ mod sse;
 mod transport;
 #[cfg(feature = "client")]
 mod wait;
+#[cfg(feature = "webhooks")]
+pub mod webhook;
 #[cfg(feature = "client")]
 mod worker;
 
