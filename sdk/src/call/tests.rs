@@ -143,7 +143,8 @@ fn a_body_has_1_byte_to_32_kib_of_utf_8_unless_there_is_a_file() {
     let six = vec![AttachmentId::new("att_1"); 6];
     assert_eq!(refused(client.send(to("x".into()).attachment_ids(six))).0, "attachment_ids");
     assert_eq!(refused(client.ask(AskInput::to(Target::agent("a"), ""))).0, "body");
-    assert!(client.ask(AskInput::to(Target::agent("a"), "").title("Free?")).plan().is_ok());
+    let with_file = AskInput::to(Target::agent("a"), " \n").title("Free?").attachment_ids(vec![AttachmentId::new("att_1")]);
+    assert_eq!(refused(client.ask(with_file)).0, "body");
 }
 
 #[test]

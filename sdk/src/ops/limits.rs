@@ -134,9 +134,8 @@ pub(super) fn membership(input: &ChatMembershipInput) -> Checked {
 
 fn question(prefix: &str, input: &AskInput) -> Checked {
     text_and_files(&format!("{prefix}body"), &input.body, input.attachment_ids.len())?;
-    if input.title.is_empty() && input.attachment_ids.is_empty() {
-        not_empty(&format!("{prefix}body"), &input.body)?;
-    }
+    // Neither a title nor a file says what is asked.
+    not_empty(&format!("{prefix}body"), input.body.trim())?;
     chars(&format!("{prefix}title"), &input.title, MAX_TITLE_CHARS)?;
     choices(&format!("{prefix}choices"), &input.choices)?;
     mentions(&input.mentions, &input.body)?;
@@ -199,7 +198,7 @@ pub(super) fn version(version: i64) -> Checked {
 pub(super) fn replace(input: &ReplaceRequestInput) -> Checked {
     version(input.version)?;
     at_most("body", input.body.len(), MAX_BODY_BYTES, "bytes of UTF-8")?;
-    not_empty("body", &input.body)?;
+    not_empty("body", input.body.trim())?;
     mentions(&input.mentions, &input.body)
 }
 
