@@ -1,8 +1,8 @@
 //! Channels as data: nothing is sent outside.
 
 use beepgrid::{
-    AccountLinkInput, CapabilityInput, ChannelPolicy, Connection, ConnectionEdit, DeliveryPreferences, DestinationEdit,
-    DestinationInput, RoutePreviewInput, Target,
+    AccountLinkInput, CapabilityInput, ChannelPolicy, Connection, ConnectionEdit, ConnectionTestInput, DeliveryAttempt,
+    DeliveryPreferences, DestinationEdit, DestinationInput, QueryInput, RoutePreviewInput, Target,
 };
 
 use crate::stage::{Log, Stage, check, same};
@@ -38,6 +38,13 @@ pub(crate) async fn visit(log: &mut Log, stage: &Stage, connection: Connection) 
     let routes = log.call("where a message would go", owner.preview_route(input)).await?;
     check("the workspace, always", routes.workspace)?;
     check("and the webhook", routes.routes.iter().any(|route| route.destination_id == destination.id))?;
+
+    let input = ConnectionTestInput::new(&destination.id);
+    let test = log.call("a test, which waits until channels send", owner.test_connection(&connection.id, input)).await?;
+    same("accepted here, sent nowhere yet", &test.state.as_str(), &"queued")?;
+    let attempts = QueryInput::new("delivery_attempts").filter("delivery_id", &test.id);
+    let attempts = log.call("its attempts", owner.query_as::<DeliveryAttempt>(attempts)).await?;
+    same("the first", &attempts.items.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), &vec![1])?;
 
     let restored = DeliveryPreferences { version: chosen.version, ..preferences };
     log.call("as they were", owner.save_delivery_preferences(me, restored)).await?;

@@ -249,6 +249,7 @@ operations! {
     DELETE_CONNECTION: "delete_connection", Channels, Delete "/api/v1/connections/{id}", Keyed, 200;
     CONNECTION_SETUP: "connection_setup", Channels, Get "/api/v1/connections/{id}/setup", Read, 200;
     CONNECTION_DIAGNOSTICS: "connection_diagnostics", Channels, Get "/api/v1/connections/{id}/diagnostics", Read, 200;
+    TEST_CONNECTION: "test_connection", Channels, Post "/api/v1/connections/{id}/test", Keyed, 201;
     CREATE_DESTINATION: "create_destination", Channels, Post "/api/v1/destinations", Keyed, 201;
     EDIT_DESTINATION: "edit_destination", Channels, Patch "/api/v1/destinations/{id}", Keyed, 200;
     DELETE_DESTINATION: "delete_destination", Channels, Delete "/api/v1/destinations/{id}", Keyed, 200;

@@ -76,6 +76,7 @@ fn sample(name: &str) -> Option<Value> {
         "create_destination" => {
             json!({"connection_id": "con_1", "principal_id": "per_1", "address": "a@example.com", "mode": "primary"})
         }
+        "test_connection" => json!({"destination_id": "dst_1"}),
         "edit_destination" => json!({"version": 1, "priority": 1}),
         "create_account_link" => json!({"connection_id": "con_1", "principal_id": "per_1", "provider_account": "x"}),
         "preview_route" => json!({"target": target, "operation": "message"}),

@@ -17,6 +17,7 @@ on_both_stores!(
     removal_ends_access_at_once,
     past_participants_are_those_since_ones_start,
     a_key_of_another_member_opens_nothing,
+    an_operator_who_joins_later_sees_everything_on_every_path,
 );
 
 async fn say_ten(w: &World, chat: &str) {
@@ -183,4 +184,40 @@ impl Numbers for Value {
     fn list_of(&self, name: &str) -> Vec<i64> {
         self.as_array().unwrap().iter().map(|item| item.n(name)).collect()
     }
+}
+
+async fn an_operator_who_joins_later_sees_everything_on_every_path(w: World) {
+    let chat = chat(&w).await;
+    say_ten(&w, &chat).await;
+    let path = format!("/conversations/{chat}/attachments");
+    let uploaded = crate::files::upload(&w.ann.api, &path, "old.txt", "old").await.created().id();
+    let asked = w.ann.api.post("/requests", json!({"conversation_id": chat, "body": "q"})).await.created().id();
+    let owner = &w.owner.api;
+    let paths = [format!("/conversations/{chat}"), format!("/conversations/{chat}/attachments"), format!("/requests/{asked}")];
+    let queries = ["messages", "attachments", "requests"]
+        .map(|collection| json!({"collection": collection, "limit": 200, "filters": {"conversation_id": chat}}));
+    let listing = json!({"collection": "conversations", "filters": {"participant_id": w.ann.id}});
+    let seen = || async {
+        let mut seen = Vec::new();
+        for path in &paths {
+            let mut answer = owner.get(path).await.ok();
+            // What the joining itself changes.
+            for member in ["participants", "version"] {
+                answer.as_object_mut().map(|members| members.remove(member));
+            }
+            seen.push(answer);
+        }
+        for query in &queries {
+            seen.push(owner.post("/query", query.clone()).await.ok());
+        }
+        seen.push(owner.post("/query", listing.clone()).await.ok()["items"][0]["history_start"].clone());
+        let events = owner.get(&format!("/events?limit=500&conversation_id={chat}")).await.ok();
+        seen.push(json!(events.list("items").iter().filter(|event| event["kind"] == "message.created").count()));
+        seen
+    };
+    let before = seen().await;
+    add(&w, &chat, 1, &w.owner.id, false).await;
+    assert_eq!(seen().await, before);
+    assert_eq!(owner.get(&format!("/attachments/{uploaded}")).await.ok().id(), uploaded);
+    assert_eq!(w.bodies(owner, &chat).await.len(), 11);
 }

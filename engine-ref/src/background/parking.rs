@@ -6,6 +6,7 @@ use std::time::Duration;
 use beepgrid::InstanceId;
 
 use crate::core::Core;
+use crate::service::limits::PARK_AFTER;
 use crate::service::{Refusal, deliveries};
 use crate::store::deliveries as rows;
 
@@ -49,14 +50,13 @@ pub(crate) async fn sweep(core: &Core) -> Result<(), Refusal> {
 
 async fn park_exhausted(core: &Core) -> Result<(), Refusal> {
     loop {
-        let found =
-            core.store().read(|tx| Ok(!rows::exhausted(tx, tx.now().minus(deliveries::PARK_AFTER), 1)?.is_empty())).await?;
+        let found = core.store().read(|tx| Ok(!rows::exhausted(tx, tx.now().minus(PARK_AFTER), 1)?.is_empty())).await?;
         if !found || core.stopping().is_cancelled() {
             return Ok(());
         }
         core.store()
             .write(|tx| {
-                for row in rows::exhausted(tx, tx.now().minus(deliveries::PARK_AFTER), BATCH)? {
+                for row in rows::exhausted(tx, tx.now().minus(PARK_AFTER), BATCH)? {
                     deliveries::park(tx, &row, deliveries::REASON_ATTEMPTS)?;
                 }
                 Ok(())

@@ -1,18 +1,22 @@
 //! Channels and assistance as data over HTTP.
 
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{delete, get, patch, post};
 use axum::{Json, Router};
 use beepgrid::{
-    AccountLinkInput, AssistanceSettings, AssistanceUpdate, ConnectionDiagnostics, ConnectionEdit, ConnectionInput,
-    ConnectionSetup, DeliveryPreferences, DestinationEdit, DestinationInput, Permission, RoutePreview, RoutePreviewInput,
+    AccountLinkInput, AckResult, AssistanceSettings, AssistanceUpdate, ConnectionDiagnostics, ConnectionEdit, ConnectionInput,
+    ConnectionSetup, ConnectionTestInput, DeliveryPreferences, DestinationEdit, DestinationInput, Permission, RoutePreview,
+    RoutePreviewInput, webhook,
 };
 
 use super::answer::{created, delete_resource, done};
-use super::extract::{Input, MaybeKey, PathId};
+use super::extract::{Input, MaybeKey, PathId, read_body};
 use crate::core::{Core, Keyed};
 use crate::service::actor::{Actor, Caller, Need};
+use crate::service::channels::Callback;
+use crate::service::limits::MAX_CALLBACK_BYTES;
 use crate::service::{Refusal, assistance, channels};
 use crate::store::WriteTx;
 
@@ -23,6 +27,8 @@ pub(super) fn routes() -> Router<Core> {
         .route("/connections/{id}", patch(edit_connection).delete(delete_connection))
         .route("/connections/{id}/setup", get(connection_setup))
         .route("/connections/{id}/diagnostics", get(connection_diagnostics))
+        .route("/connections/{id}/test", post(test_connection))
+        .route("/callbacks/{id}", post(callback))
         .route("/destinations", post(create_destination))
         .route("/destinations/{id}", patch(edit_destination).delete(delete_destination))
         .route("/account-links", post(create_account_link))
@@ -90,6 +96,38 @@ async fn connection_diagnostics(
 ) -> Result<Json<ConnectionDiagnostics>, Refusal> {
     let secret = core.settings().secret_key.clone();
     core.read(&caller, READ, move |tx, actor| channels::diagnostics(tx, actor, &id, &secret)).await.map(Json)
+}
+
+async fn test_connection(
+    caller: Caller,
+    State(core): State<Core>,
+    PathId(id): PathId,
+    MaybeKey(key): MaybeKey,
+    Input(input): Input<ConnectionTestInput>,
+) -> Result<Response, Refusal> {
+    channels::check_test(&input)?;
+    let keyed = Keyed { operation: "test_connection", key, path: vec![id.clone()] };
+    core.keyed(&caller, MANAGE, keyed, (id, input), channels::test, |tx, _, _, id| channels::record(tx, id)).await.map(created)
+}
+
+/// Of a provider, which has no token: the signature says who it is.
+async fn callback(
+    State(core): State<Core>,
+    PathId(id): PathId,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Json<AckResult>, Refusal> {
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let body = read_body(request, MAX_CALLBACK_BYTES).await?;
+    let secret = core.settings().secret_key.clone();
+    let callback = Callback {
+        id: header(webhook::ID_HEADER),
+        timestamp: header(webhook::TIMESTAMP_HEADER),
+        signature: header(webhook::SIGNATURE_HEADER),
+        body,
+    };
+    core.store().write(move |tx| channels::receive(tx, &id, &callback, &secret)).await?;
+    Ok(Json(AckResult { received: true }))
 }
 
 async fn create_destination(

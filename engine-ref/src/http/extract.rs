@@ -31,7 +31,7 @@ impl<T: DeserializeOwned> FromRequest<Core> for Input<T> {
 
     async fn from_request(request: Request, _: &Core) -> Result<Self, Refusal> {
         let media_type = request.headers().get(CONTENT_TYPE).cloned();
-        let bytes = read_body(request).await?;
+        let bytes = read_body(request, MAX_REQUEST_BYTES).await?;
         if bytes.is_empty() {
             return parse(Value::Object(serde_json::Map::new())).map(Input);
         }
@@ -47,7 +47,7 @@ impl<T: DeserializeOwned> FromRequest<Core> for Input<T> {
 
 /// The whole body. One that is too large is read on and thrown away up to twice the limit: a client that is still sending hears why
 /// it is refused, instead of finding the connection closed.
-async fn read_body(request: Request) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn read_body(request: Request, most: usize) -> Result<Vec<u8>, Refusal> {
     let mut body = request.into_body();
     let (mut bytes, mut seen) = (Vec::new(), 0);
     let stalled = || Refusal::invalid("", format!("no more of the body came for {} seconds", STALL.as_secs()));
@@ -55,16 +55,16 @@ async fn read_body(request: Request) -> Result<Vec<u8>, Refusal> {
         let frame = frame.map_err(|_| Refusal::invalid("", "the body broke off"))?;
         let Some(data) = frame.data_ref() else { continue };
         seen += data.len();
-        if seen <= MAX_REQUEST_BYTES {
+        if seen <= most {
             bytes.extend_from_slice(data);
-        } else if seen <= 2 * MAX_REQUEST_BYTES {
+        } else if seen <= 2 * most {
             bytes = Vec::new();
         } else {
             break;
         }
     }
-    if seen > MAX_REQUEST_BYTES {
-        return Err(Refusal::TooLarge { message: format!("a JSON request may have at most {MAX_REQUEST_BYTES} bytes") });
+    if seen > most {
+        return Err(Refusal::TooLarge { message: format!("a body may have at most {most} bytes here") });
     }
     Ok(bytes)
 }

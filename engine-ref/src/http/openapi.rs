@@ -13,7 +13,8 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use beepgrid::{ErrorCode, Method, OPERATIONS, Operation, Replay};
+use beepgrid::{ErrorCode, Method, OPERATIONS, Operation, Replay, webhook};
+use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
 use self::schemas::Schemas;
@@ -32,7 +33,7 @@ async fn document() -> Response {
     ([(CONTENT_TYPE, "application/json")], text.as_str()).into_response()
 }
 
-/// Every operation, also those without a typed method.
+/// Every operation.
 fn operations() -> impl Iterator<Item = &'static Operation> {
     OPERATIONS.iter()
 }
@@ -58,6 +59,7 @@ fn build() -> Value {
     for (path, summary, answers) in PROBES {
         paths.insert((*path).to_owned(), json!({ "get": probe(path, summary, answers) }));
     }
+    paths.insert(CALLBACK.to_owned(), json!({ "post": callback(&mut schemas) }));
     let (mut components, requests) = schemas.finish();
     components.insert("Error".to_owned(), error_schema());
     let mut document = json!({
@@ -103,6 +105,34 @@ fn probe(path: &str, summary: &str, refusals: &[u16]) -> Value {
         responses[status.to_string()] = refusal(*status);
     }
     json!({ "operationId": name, "summary": summary, "tags": ["process"], "security": [], "responses": responses })
+}
+
+/// What providers call; the signature stands for the token.
+const CALLBACK: &str = "/api/v1/callbacks/{id}";
+
+fn callback(schemas: &mut Schemas) -> Value {
+    let header = |name: &str, text: &str| json!({ "name": name, "in": "header", "required": true, "description": text, "schema": { "type": "string" } });
+    let answer = schemas.answer(SchemaGenerator::subschema_for::<beepgrid::AckResult>);
+    let mut responses =
+        json!({ "200": { "description": "Stored, now or before.", "content": { "application/json": { "schema": answer } } } });
+    for status in [400, 401, 404, 413, 429, 500, 503] {
+        responses[status.to_string()] = refusal(status);
+    }
+    json!({
+        "operationId": "callback",
+        "summary": "Takes a webhook that the connection's secret signed",
+        "description": "Signed by the Standard Webhooks scheme over the body as it comes. A repetition under the same id is stored once.",
+        "tags": [beepgrid::Family::Channels.as_str()],
+        "security": [],
+        "parameters": [
+            { "name": "id", "in": "path", "required": true, "description": "The connection.", "schema": { "type": "string" } },
+            header(webhook::ID_HEADER, "The sender's id of the message, the same at every attempt."),
+            header(webhook::TIMESTAMP_HEADER, "Seconds since 1970; at most five minutes away."),
+            header(webhook::SIGNATURE_HEADER, "Signatures, separated by spaces."),
+        ],
+        "requestBody": { "required": true, "content": { "*/*": { "schema": {} } } },
+        "responses": responses,
+    })
 }
 
 fn describe(operation: &Operation, shape: &Shape, schemas: &mut Schemas) -> Value {

@@ -22,14 +22,12 @@ use crate::core::Core;
 use crate::service::Refusal;
 use crate::service::actor::{Actor, Caller, Need};
 use crate::service::event_stream::{self, Bounds, Page, Want};
-use crate::service::limits::MAX_STREAMS;
+use crate::service::limits::{MAX_STREAMS, STREAM_LIFE};
 use crate::signals::Subscription;
 use crate::store::{ReadTx, credentials};
 
 /// Between two comments, and between two cursor frames.
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
-/// A stream ends cleanly after this; its reader comes again with its position.
-const ROTATE_AFTER: Duration = Duration::from_secs(15 * 60);
 /// Looks of one stream are at least so far apart: under load it takes several events at a time, and an event that comes alone is
 /// shown at once.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
@@ -146,7 +144,7 @@ impl Feed {
             more: page.more,
             over: page.ended,
             comment_at: now.plus(COMMENT_EVERY),
-            rotate_at: now.plus(ROTATE_AFTER),
+            rotate_at: now.plus(STREAM_LIFE),
         })
     }
 

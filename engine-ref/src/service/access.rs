@@ -403,11 +403,11 @@ pub(crate) fn capability(tx: &ReadTx<'_>, actor: &Actor, input: &CapabilityInput
     } else {
         let manages = actor.manages(tx, "connection")?;
         result.operations = none(&["view", "manage", "test"]);
-        let known = input.connection_id.as_ref().map_or(Ok(false), |id| super::channels::connection_exists(tx, id))?;
-        if manages && known {
+        let enabled = input.connection_id.as_ref().map_or(Ok(None), |id| super::channels::is_enabled(tx, id))?;
+        if let Some(enabled) = enabled.filter(|_| manages) {
             for (name, open) in &mut result.operations {
                 let part = if name == "view" { Permission::Read } else { Permission::Manage };
-                *open = actor.need(&Need::Ceiling(part)).is_ok();
+                *open = actor.need(&Need::Ceiling(part)).is_ok() && (enabled || name != "test");
             }
         }
     }

@@ -7,11 +7,9 @@ mod reuse;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use beepgrid::{
-    Answer, AnswerAndShareInput, AnswerAndShareResult, AnswerId, AnswerInput, MAX_ANSWER_AUDIENCE, Outcome, Permission,
-    PrincipalId, RequestId, RequestKind, RequestState, Timestamp,
+    Answer, AnswerAndShareInput, AnswerAndShareResult, AnswerId, AnswerInput, Outcome, Permission, PrincipalId, RequestId,
+    RequestKind, RequestState, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::actor::{Actor, Need};
 use super::conversations::Reader;
 use super::events::{self, Event};
-use super::limits::{MAX_LIST, MAX_SCAN};
+use super::limits::{DEFAULT_VALIDITY, LONGEST_VALIDITY, MAX_ANSWER_AUDIENCE, MAX_LIST, MAX_SCAN};
 use super::requests::project::{self, View};
 use super::requests::{self, form};
 use super::{Refusal, checks, cursor, new_id};
@@ -30,10 +28,6 @@ use crate::store::{ReadTx, WriteTx, principals, requests as request_rows};
 
 pub(crate) use reuse::{Question, reusable};
 
-/// How long an answer is reused when nothing else is said.
-const DEFAULT_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How far away an explicit end may be.
-const LONGEST_VALIDITY: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// Sorts after every id.
 const AFTER_ALL_IDS: &str = "ans_~";
 /// The resource kind that a publisher manages.

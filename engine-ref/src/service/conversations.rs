@@ -31,12 +31,13 @@ impl Actor {
 }
 
 impl Reader<'_> {
-    /// From which position the reader sees a conversation; `None` when it may not see it at all.
+    /// From which position the reader sees a conversation; `None` when it may not see it at all. An operator sees all of it, also
+    /// where it joined later as a participant.
     pub(crate) fn window(&self, tx: &ReadTx<'_>, id: &ConversationId) -> Result<Option<i64>, Refusal> {
-        if let Some(start) = conversations::history_start(tx, id, self.id)? {
-            return Ok(Some(start));
+        if self.operator {
+            return Ok(conversations::by_id(tx, id)?.map(|_| 0));
         }
-        Ok(if self.operator { conversations::by_id(tx, id)?.map(|_| 0) } else { None })
+        Ok(conversations::history_start(tx, id, self.id)?)
     }
 
     /// Whether a deny on `view` hides everything of this author.

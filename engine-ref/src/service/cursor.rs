@@ -1,7 +1,5 @@
 //! Cursors: opaque, authenticated, bound to what they were made for, good for 24 hours.
 
-use std::time::Duration;
-
 use beepgrid::{ErrorCode, Timestamp};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -9,9 +7,7 @@ use serde_json::Value;
 use sha2::Sha256;
 
 use super::Refusal;
-
-/// How long a cursor works.
-const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+use super::limits::CURSOR_LIFE;
 
 /// The secret that authenticates cursors: the same on every engine process of a workspace.
 #[derive(Clone)]
@@ -78,7 +74,7 @@ impl Cursor {
         key.mask(tag, &mut payload)?;
         key.mac(scope, &payload)?.verify_slice(tag).map_err(|_| foreign())?;
         let cursor: Self = serde_json::from_slice(&payload).map_err(|_| foreign())?;
-        if now.since(cursor.issued_at) > LIFETIME {
+        if now.since(cursor.issued_at) > CURSOR_LIFE {
             return Err(Refusal::conflict(ErrorCode::CursorExpired, "cursor: older than 24 hours; start the list again"));
         }
         Ok(cursor)
@@ -125,7 +121,7 @@ mod tests {
         assert_eq!(code(Cursor::open(&text, &json!(["b"]), &key, now).unwrap_err()), ErrorCode::InvalidCursor);
         assert_eq!(code(Cursor::open(&text, &json!(["a"]), &Key::new([8; 32]), now).unwrap_err()), ErrorCode::InvalidCursor);
         assert_eq!(code(Cursor::open("zz", &json!(["a"]), &key, now).unwrap_err()), ErrorCode::InvalidCursor);
-        let late = now.plus(LIFETIME).plus(Duration::from_secs(1));
+        let late = now.plus(CURSOR_LIFE).plus(std::time::Duration::from_secs(1));
         assert_eq!(code(Cursor::open(&text, &json!(["a"]), &key, late).unwrap_err()), ErrorCode::CursorExpired);
     }
 }

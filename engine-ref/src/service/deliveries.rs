@@ -12,16 +12,12 @@ use serde_json::json;
 
 use super::actor::Actor;
 use super::events::{self, Event};
-use super::limits::{MAX_BACKLOG, MAX_LIST};
+use super::limits::{MAX_BACKLOG, MAX_LIST, PARK_AFTER, PARK_ATTEMPTS};
 use super::{Refusal, new_id};
 use crate::signals::Signal;
 use crate::store::deliveries::{self, DeliveryRow, Lane, PinKind, State};
 use crate::store::{ReadTx, WriteTx, instances, principals};
 
-/// How often a delivery is leased at least before it is parked.
-pub(crate) const PARK_ATTEMPTS: i64 = 20;
-/// How long after its first lease a delivery is parked at the earliest.
-pub(crate) const PARK_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long an instance may be silent before what is only preferably its own goes to any other of the agent.
 pub(crate) const SOFT_PIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// When a sender over the limit of undelivered messages may look again.

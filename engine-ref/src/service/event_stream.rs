@@ -162,7 +162,6 @@ impl Sight<'_> {
             return Ok(*window);
         }
         let window = self.actor.reader().window(self.tx, id)?;
-        let window = if self.actor.operator { window.map(|_| 0) } else { window };
         self.windows.insert(id.clone(), window);
         Ok(window)
     }

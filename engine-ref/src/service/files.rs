@@ -210,7 +210,7 @@ fn sees(tx: &ReadTx<'_>, reader: &Reader<'_>, row: &AttachmentRow) -> Result<boo
         let view = requests::find(tx, reader, request)?;
         return Ok(view.is_some_and(|view| shows_files_in(&view, &owner.conversation_id)));
     }
-    let holds = window(tx, reader, &owner.conversation_id)?.is_some_and(|from| from <= owner.position);
+    let holds = reader.window(tx, &owner.conversation_id)?.is_some_and(|from| from <= owner.position);
     Ok(holds && !reader.hides(tx, &row.uploader_id)?)
 }
 
@@ -222,12 +222,6 @@ fn shows_files_in(view: &View, conversation: &ConversationId) -> bool {
         Access::Chat => view.row.conversation_id == *conversation,
         Access::Executor => false,
     }
-}
-
-/// From where the reader sees a conversation: an operator all of it.
-fn window(tx: &ReadTx<'_>, reader: &Reader<'_>, id: &ConversationId) -> Result<Option<i64>, Refusal> {
-    let window = reader.window(tx, id)?;
-    Ok(if reader.operator { window.map(|_| 0) } else { window })
 }
 
 /// A file as the reader may see it now; `None` when it may not.
@@ -257,7 +251,7 @@ pub(crate) fn locate(tx: &ReadTx<'_>, actor: &Actor, id: &AttachmentId) -> Resul
 /// The newest files of a conversation that the actor may see, oldest first, and whether there are older ones.
 pub(crate) fn list(tx: &ReadTx<'_>, actor: &Actor, id: &ConversationId) -> Result<(Vec<Attachment>, bool), Refusal> {
     let reader = actor.reader();
-    let from = window(tx, &reader, id)?.ok_or_else(Refusal::not_found)?;
+    let from = reader.window(tx, id)?.ok_or_else(Refusal::not_found)?;
     let (mut visible, mut hidden) = (Vec::new(), Hidden::default());
     let wanted = usize::try_from(MAX_LIST).unwrap_or(usize::MAX);
     let mut before = (i64::MAX, i64::MAX, String::new());

@@ -20,24 +20,13 @@ use beepgrid::{
 
 use self::walk::Walk;
 use super::actor::Actor;
-use super::limits::{MAX_LEASE, MAX_WAIT_MS};
+use super::limits::{
+    DEFAULT_LEASE_ITEMS, LEASE, LONGEST_BACKOFF, LONGEST_LEASE, MAX_DELAY, MAX_EXTENSION, MAX_LEASE, MAX_WAIT_MS,
+};
 use super::{Refusal, checks, deliveries as rules, messages, requests};
 use crate::signals::Signal;
 use crate::store::deliveries::{self, DeliveryRow, Kinds, Lane, Place, State, Worker, line};
 use crate::store::{ReadTx, WriteTx};
-
-/// How long a lease lasts unless it is extended.
-pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// No lease is extended beyond this, counted from its beginning.
-pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(12 * 60 * 60);
-/// The longest wait before a redelivery.
-pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
-/// Deliveries of one lease when nothing else is said.
-const DEFAULT_LIMIT: i64 = 10;
-/// Seconds that one extension may last.
-const MAX_EXTENSION: i64 = 300;
-/// Seconds that a released delivery may be held back.
-const MAX_DELAY: i64 = 3_600;
 
 /// What a worker asks for, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +41,7 @@ impl Want {
     /// 400 for a wait, limit or kind outside the contract's.
     pub(crate) fn from_input(input: &InboxInput) -> Result<Self, Refusal> {
         let wait = input.wait_ms.unwrap_or(0);
-        let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
+        let limit = input.limit.unwrap_or(DEFAULT_LEASE_ITEMS);
         checks::range("wait_ms", wait, 0, MAX_WAIT_MS)?;
         checks::range("limit", limit, 1, MAX_LEASE)?;
         if let Some(unknown) = input.kinds.iter().find(|kind| !kind.is_known()) {

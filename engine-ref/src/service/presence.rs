@@ -3,18 +3,13 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use beepgrid::{CredentialId, HeartbeatInput, InstanceId, Timestamp};
 
 use super::actor::Actor;
+use super::limits::{CONNECTED, STALE};
 use super::{Refusal, checks};
 use crate::store::{ReadTx, WriteTx, credentials, instances};
-
-/// A runtime that was heard of within this time is `connected`.
-const CONNECTED: Duration = Duration::from_secs(45);
-/// One that was heard of within this time is `stale`; any other is `offline`.
-const STALE: Duration = Duration::from_secs(5 * 60);
 
 /// The presence that a last sign of life amounts to at `now`.
 pub(crate) fn state(last_seen: Timestamp, now: Timestamp) -> beepgrid::Presence {

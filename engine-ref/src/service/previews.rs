@@ -1,7 +1,5 @@
 //! Dispatch previews: who a send or ask would reach and over which routes, and a token that holds only while that stays so.
 
-use std::time::Duration;
-
 use beepgrid::{
     Action, DispatchPreview, DispatchPreviewInput, ErrorCode, PreviewRecipient, PrincipalKind, RuleAction, Target, TargetKind,
 };
@@ -13,8 +11,6 @@ use super::cursor::{self, Cursor};
 use super::{Refusal, channels, checks, limits};
 use crate::store::ReadTx;
 
-/// How long a preview's token works.
-const LIFETIME: Duration = Duration::from_secs(600);
 const OPERATIONS: &[&str] = &["message", "ask"];
 
 /// Whether a preview has the right form.
@@ -63,7 +59,7 @@ pub(crate) fn preview(
         count: i64::try_from(audience.len()).unwrap_or(i64::MAX),
         hidden_recipients: hidden,
         token,
-        expires_at: tx.now().plus(LIFETIME),
+        expires_at: tx.now().plus(limits::PREVIEW_LIFE),
         sends: false,
     })
 }
@@ -90,7 +86,7 @@ pub(crate) fn check(
     };
     let scope = scope(tx, actor, operation, targets, &audience)?;
     match Cursor::open(token, &scope, key, tx.now()) {
-        Ok(cursor) if tx.now().since(cursor.issued_at) <= LIFETIME => Ok(()),
+        Ok(cursor) if tx.now().since(cursor.issued_at) <= limits::PREVIEW_LIFE => Ok(()),
         Ok(_) | Err(Refusal::Conflict { .. }) => Err(stale()),
         Err(other) => Err(other),
     }

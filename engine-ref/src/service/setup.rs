@@ -14,7 +14,7 @@ use super::actor::{Actor, Need, TokenDigest};
 use super::audience::Party;
 use super::events::{self, Event};
 use super::identity::{self, Principal};
-use super::limits::{DEFAULT_CREDENTIAL_DAYS, MAX_INSTANCES, MAX_LIST};
+use super::limits::{CREDENTIAL_LIFE, MAX_INSTANCES, MAX_LIST, RENEWAL};
 use super::{Refusal, checks, cursor, new_id, policies};
 use crate::signals::Signal;
 use crate::store::credentials::{self, CredentialRow};
@@ -23,10 +23,6 @@ use crate::store::principals::{self, PrincipalRow};
 use crate::store::{ReadTx, WriteTx};
 
 pub(crate) use changes::{check_edit, check_rotate, edit, for_author, rotate};
-
-/// How long one stretch of a renewable lease lasts.
-const LEASE: Duration = Duration::from_secs(24 * 60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A fresh token: 256 random bits behind a prefix that scanners for leaked secrets can look for.
 pub(crate) fn new_token() -> Result<String, Refusal> {
@@ -64,7 +60,7 @@ fn expiry(now: Timestamp, never: bool, asked: Option<Timestamp>) -> Result<Optio
         Some(Timestamp::NEVER) => Ok(None),
         Some(end) if end <= now => Err(Refusal::invalid("expires_at", "must be in the future")),
         Some(end) => Ok(Some(end)),
-        None => Ok(Some(now.plus(DAY * u32::try_from(DEFAULT_CREDENTIAL_DAYS).unwrap_or(30)))),
+        None => Ok(Some(now.plus(CREDENTIAL_LIFE))),
     }
 }
 
@@ -97,7 +93,7 @@ pub(crate) fn enroll(tx: &WriteTx<'_>, actor: &Actor, input: &EnrollInput) -> Re
     let token = new_token()?;
     let row = CredentialRow {
         instance_id: Some(instance.id.clone()),
-        expires_at: if input.renewable { hard.map(|end| end.min(now.plus(LEASE))) } else { hard },
+        expires_at: if input.renewable { hard.map(|end| end.min(now.plus(RENEWAL))) } else { hard },
         renewable_until: hard.filter(|_| input.renewable),
         parent_id: Some(actor.credential.id.clone()),
         ..fresh(agent.id.clone(), CredentialKind::Worker, &input.connection_name, &token, now)
@@ -401,7 +397,7 @@ pub(crate) fn renew(tx: &WriteTx<'_>, actor: &Actor) -> Result<Credential, Refus
     let Some(hard) = row.renewable_until else {
         return Err(Refusal::conflict(ErrorCode::NotRenewable, "this credential is not a renewable lease"));
     };
-    credentials::set_expiry(tx, &row.id, hard.min(tx.now().plus(LEASE)))?;
+    credentials::set_expiry(tx, &row.id, hard.min(tx.now().plus(RENEWAL)))?;
     let renewed = credentials::by_id(tx, row.id.as_str())?.ok_or(Refusal::Unauthorized)?;
     Ok(credential(renewed))
 }

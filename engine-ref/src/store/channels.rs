@@ -3,13 +3,13 @@
 pub(crate) mod pages;
 
 use beepgrid::{
-    AccountLink, AccountLinkId, AssistanceSettings, ConnectionId, DeliveryPreferences, Destination, DestinationId, JsonMap,
-    PrincipalId, Timestamp,
+    AccountLink, AccountLinkId, AssistanceSettings, ConnectionId, DeliveryPreferences, Destination, JsonMap, PrincipalId,
+    Timestamp,
 };
 
 use super::credentials::time;
 use super::principals::stored_json;
-use super::{ReadTx, Row, StoreError, WriteTx};
+use super::{ReadTx, Row, StoreError, WriteTx, transports};
 
 /// A connection as it is stored; the secret is sealed.
 #[derive(Clone, Debug)]
@@ -91,8 +91,10 @@ pub(crate) fn update_connection(tx: &WriteTx<'_>, row: &ConnectionRow) -> Result
     Ok(())
 }
 
-/// Deletes a connection with its destinations and links.
+/// Deletes a connection with its destinations and links, and gives up what waits for it.
 pub(crate) fn delete_connection(tx: &WriteTx<'_>, id: &ConnectionId) -> Result<(), StoreError> {
+    transports::give_up(tx, id, None, "connection_gone")?;
+    transports::delete_callbacks(tx, id)?;
     tx.execute("DELETE FROM destinations WHERE connection_id = :id", &[("id", id)])?;
     tx.execute("DELETE FROM account_links WHERE connection_id = :id", &[("id", id)])?;
     tx.execute("DELETE FROM connections WHERE id = :id", &[("id", id)])?;
@@ -167,9 +169,10 @@ pub(crate) fn update_destination(tx: &WriteTx<'_>, row: &Destination) -> Result<
     Ok(())
 }
 
-/// Deletes a destination.
-pub(crate) fn delete_destination(tx: &WriteTx<'_>, id: &DestinationId) -> Result<(), StoreError> {
-    tx.execute("DELETE FROM destinations WHERE id = :id", &[("id", id)])?;
+/// Deletes a destination, and gives up what waits for it.
+pub(crate) fn delete_destination(tx: &WriteTx<'_>, row: &Destination) -> Result<(), StoreError> {
+    transports::give_up(tx, &row.connection_id, Some(&row.id), "destination_gone")?;
+    tx.execute("DELETE FROM destinations WHERE id = :id", &[("id", &row.id)])?;
     Ok(())
 }
 

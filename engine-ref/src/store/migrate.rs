@@ -23,6 +23,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "channels", sql: include_str!("../../migrations/0004_channels.sql") },
     Migration { version: 5, name: "queries", sql: include_str!("../../migrations/0005_queries.sql") },
     Migration { version: 6, name: "plans", sql: include_str!("../../migrations/0006_plans.sql") },
+    Migration { version: 7, name: "transports", sql: include_str!("../../migrations/0007_transports.sql") },
 ];
 
 impl Migration {

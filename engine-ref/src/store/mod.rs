@@ -36,6 +36,7 @@ mod sql;
 mod sqlite;
 #[cfg(test)]
 mod suite;
+pub(crate) mod transports;
 mod tx;
 mod value;
 mod writer;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Database, Store, StoreConfig, answers, attachments, channels, conversations, coordinator, credentials, deliveries,
-    executions, groups, instances, messages, policies, principals, requests,
+    executions, groups, instances, messages, policies, principals, requests, transports,
 };
 use crate::clock::Clock;
 
@@ -44,6 +44,11 @@ const PAGES: &[(&str, &str)] = &[
     (deliveries::pages::OF, "deliveries_set_aside_of (agent_id=? AND id>?)"),
     (coordinator::OF_PERSON, "plans_person (person_id=? AND id<?)"),
     (attachments::pages::IN_CONVERSATION, "attachments_ids (conversation_id=? AND id>?)"),
+    (transports::pages::ALL, "transports_1 (id>?)"),
+    (transports::pages::OF_CONNECTION, "transports_connection (connection_id=? AND id>?)"),
+    (transports::pages::OF_OPERATION, "transports_operation (operation_id=? AND id>?)"),
+    (transports::pages::OF_REQUEST, "transports_request (request_id=? AND id>?)"),
+    (transports::pages::ATTEMPTS, "delivery_attempts_1 (delivery_id=? AND number>?)"),
     (channels::pages::OF_CONNECTION, "destinations_connection (connection_id=? AND id>?)"),
     (channels::pages::OF_PRINCIPAL, "destinations_principal (principal_id=?)"),
 ];

@@ -170,6 +170,22 @@ pub struct DiagnosticCheck {
     pub detail: String,
 }
 
+/// Asks for a test message to one destination of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct ConnectionTestInput {
+    /// Where the test goes.
+    pub destination_id: DestinationId,
+}
+
+impl ConnectionTestInput {
+    /// A test to this destination.
+    pub fn new(destination: &DestinationId) -> Self {
+        Self { destination_id: destination.clone() }
+    }
+}
+
 /// Where a person's messages go over one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -30,7 +30,7 @@ pub struct Conversation {
     /// Whether it is a shared chat.
     #[serde(default)]
     pub shared: bool,
-    /// Grows with each change of membership or title; goes into [`ChatMembershipInput`].
+    /// Grows with each change of membership or title; a change of membership names the one last read.
     #[serde(default)]
     pub version: i64,
     /// Who manages the chat; absent in a direct conversation.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Agent, ConversationId, DeliveryId, DeliveryKind, Instance, InstanceId, MessageId, PrincipalId, RequestId, Timestamp,
+    Agent, ConnectionId, ConversationId, DeliveryId, DeliveryKind, DestinationId, Instance, InstanceId, MessageId, PrincipalId,
+    RequestId, Timestamp,
 };
 
 /// One page. Go on while `next_cursor` is there, also when `items` is empty.
@@ -89,12 +90,12 @@ impl QueryInput {
 pub struct DeliveryRecord {
     /// Its id.
     pub id: DeliveryId,
-    /// Whom it is for.
+    /// Whom it is for: an agent, or a person that is reached over a connection.
     pub recipient_id: PrincipalId,
     /// The runtime that leased it last, or that it is for; shown to who may view the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<InstanceId>,
-    /// What it carries.
+    /// What it carries; `test` for the test of a connection.
     #[serde(default = "unknown_kind")]
     pub kind: DeliveryKind,
     /// `ready`, `leased`, `acked`, `parked` or `withdrawn`; over a connection `queued`, `sending`, `accepted`, `failed` or `unknown`.
@@ -102,9 +103,9 @@ pub struct DeliveryRecord {
     /// Why it is parked or withdrawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How often it was leased.
+    /// How often it was leased; over a connection, how many attempts there are.
     pub attempt: i64,
-    /// When it was acknowledged, leased or made, whichever came last.
+    /// When it was acknowledged, leased, came to stand like this or was made, whichever came last.
     pub at: Timestamp,
     /// The request that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,6 +116,41 @@ pub struct DeliveryRecord {
     /// Where that stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
+    /// Over which connection it goes; absent where it goes to an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_id: Option<ConnectionId>,
+    /// To which destination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination_id: Option<DestinationId>,
+    /// Over a connection: the message or request that it carries, or the test's own id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<String>,
+    /// When it was made.
+    #[serde(default)]
+    pub created_at: Timestamp,
+}
+
+/// One attempt to hand a delivery over to a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeliveryAttempt {
+    /// The delivery's id and the attempt's number.
+    pub id: String,
+    /// The delivery.
+    pub delivery_id: DeliveryId,
+    /// Over which connection.
+    pub connection_id: ConnectionId,
+    /// To which destination.
+    pub destination_id: DestinationId,
+    /// The first is 1.
+    pub number: i64,
+    /// `queued`, `sending`, `accepted`, `failed` or `unknown`; what is unknown is never sent again by itself.
+    pub state: String,
+    /// Why it failed, or why nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it came to stand like this.
+    pub at: Timestamp,
     /// When it was made.
     #[serde(default)]
     pub created_at: Timestamp,

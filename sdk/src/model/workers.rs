@@ -126,7 +126,7 @@ impl AckManyInput {
     }
 }
 
-/// One lease of an [`AckManyInput`].
+/// One of several leases that are acknowledged together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AckItem {
@@ -142,7 +142,7 @@ impl From<&Delivery> for AckItem {
     }
 }
 
-/// What became of each lease of an [`AckManyInput`], in its order.
+/// What became of each lease, in the order in which they were given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AckManyResult {

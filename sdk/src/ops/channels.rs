@@ -2,8 +2,8 @@
 
 use crate::model::{
     AccountLink, AccountLinkId, AccountLinkInput, Connection, ConnectionDiagnostics, ConnectionEdit, ConnectionId,
-    ConnectionInput, ConnectionSetup, DeliveryPreferences, Destination, DestinationEdit, DestinationId, DestinationInput,
-    PrincipalId, RoutePreview, RoutePreviewInput,
+    ConnectionInput, ConnectionSetup, ConnectionTestInput, DeliveryPreferences, DeliveryRecord, Destination, DestinationEdit,
+    DestinationId, DestinationInput, PrincipalId, RoutePreview, RoutePreviewInput,
 };
 use crate::{Call, Client, ops};
 
@@ -76,6 +76,33 @@ impl Client {
     /// ```
     pub fn connection_diagnostics(&self, id: &ConnectionId) -> Call<ConnectionDiagnostics> {
         Call::new(self, &ops::CONNECTION_DIAGNOSTICS, &[id.as_str()])
+    }
+
+    /// Sends a test message over a connection to one of its destinations, once per key.
+    ///
+    /// The test is stored as a delivery that is `queued`, which says that the engine accepted it, not that anything went out: it is
+    /// sent when this engine's channels send. What became of it stands in the query collections `deliveries` and
+    /// `delivery_attempts`.
+    ///
+    /// # Errors
+    /// `not_found` for a connection that the caller does not manage, or a destination of another one; `forbidden` while the
+    /// connection is switched off or the person disabled.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(owner: beepgrid::Client, at: beepgrid::Destination) -> Result<(), beepgrid::Error> {
+    /// use beepgrid::{ConnectionTestInput, DeliveryAttempt, QueryInput};
+    ///
+    /// let test = owner.test_connection(&at.connection_id, ConnectionTestInput::new(&at.id)).await?;
+    /// let attempts = QueryInput::new("delivery_attempts").filter("delivery_id", &test.id);
+    /// for attempt in owner.query_as::<DeliveryAttempt>(attempts).await?.items {
+    ///     println!("{}: {}", attempt.number, attempt.state);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn test_connection(&self, id: &ConnectionId, input: ConnectionTestInput) -> Call<DeliveryRecord> {
+        Call::new(self, &ops::TEST_CONNECTION, &[id.as_str()]).json(&input)
     }
 
     /// Makes a destination: where a person's messages go over a connection.

@@ -1,5 +1,7 @@
 //! Schemas of requests and answers, by one generator each: what is required, and which words are allowed, differs.
 
+mod text;
+
 use std::collections::BTreeMap;
 
 use schemars::generate::SchemaSettings;
@@ -106,10 +108,10 @@ fn strict(schema: &mut Schema) {
     }
 }
 
-/// Without what only Rust readers need: links between items, and what serde puts in for absent members.
+/// Without what only Rust readers need: names of the client's items, and what serde puts in for absent members.
 fn plain(schema: &mut Schema) {
     schema.remove("default");
     if let Some(Value::String(text)) = schema.get_mut("description") {
-        *text = text.replace("[`", "`").replace("`]", "`");
+        *text = text::for_the_wire(text);
     }
 }

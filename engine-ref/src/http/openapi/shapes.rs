@@ -5,16 +5,16 @@ use beepgrid::{
     AnswerAndShareInput, AnswerAndShareResult, AnswerInput, AskBatchInput, AskBatchItem, AskInput, AssistanceSettings,
     AssistanceUpdate, Attachment, BlockingInput, CancelInput, CapabilityInput, CapabilityResult, ChatMembershipInput,
     ChatMembershipResult, Connection, ConnectionDiagnostics, ConnectionEdit, ConnectionInput, ConnectionSetup,
-    ContactPermissions, ContactPermissionsInput, ContactPreview, ContactPreviewInput, Conversation, Credential, CredentialEdit,
-    CredentialInput, CredentialReplacement, Deleted, Delivery, DeliveryPreferences, Destination, DestinationEdit,
-    DestinationInput, DispatchPreview, DispatchPreviewInput, EnrollInput, EventPage, Execution, ExplainInput, Explanation,
-    ExtendInput, ExtendResult, FleetStatus, Group, GroupEdit, GroupInput, HeartbeatInput, HeartbeatResult, InboxInput,
-    IssuedCredential, Me, OverseerConfirmation, OverseerInput, OverseerPlan, Person, PrincipalEdit, PrincipalInput, Provider,
-    QueryInput, QueryPage, RedeemInput, ReleaseInput, ReleaseResult, ReplaceRequestInput, ReplacedRequest, ReportInput, Request,
-    RequestTrace, RequeueInput, RequeueResult, ResponseInput, RevokeInput, RevokeResult, Role, RoleBinding, RoleBindingInput,
-    RoleEdit, RoleInput, RolePreview, RolePreviewInput, RotateInput, RoutePreview, RoutePreviewInput, SendBatchInput,
-    SendBatchItem, SendInput, SendReceipt, SendResult, Service, Session, StartChatInput, StatusInput, SupersedeInput,
-    TracedDelivery, Workspace,
+    ConnectionTestInput, ContactPermissions, ContactPermissionsInput, ContactPreview, ContactPreviewInput, Conversation,
+    Credential, CredentialEdit, CredentialInput, CredentialReplacement, Deleted, Delivery, DeliveryPreferences, DeliveryRecord,
+    Destination, DestinationEdit, DestinationInput, DispatchPreview, DispatchPreviewInput, EnrollInput, EventPage, Execution,
+    ExplainInput, Explanation, ExtendInput, ExtendResult, FleetStatus, Group, GroupEdit, GroupInput, HeartbeatInput,
+    HeartbeatResult, InboxInput, IssuedCredential, Me, OverseerConfirmation, OverseerInput, OverseerPlan, Person, PrincipalEdit,
+    PrincipalInput, Provider, QueryInput, QueryPage, RedeemInput, ReleaseInput, ReleaseResult, ReplaceRequestInput,
+    ReplacedRequest, ReportInput, Request, RequestTrace, RequeueInput, RequeueResult, ResponseInput, RevokeInput, RevokeResult,
+    Role, RoleBinding, RoleBindingInput, RoleEdit, RoleInput, RolePreview, RolePreviewInput, RotateInput, RoutePreview,
+    RoutePreviewInput, SendBatchInput, SendBatchItem, SendInput, SendReceipt, SendResult, Service, Session, StartChatInput,
+    StatusInput, SupersedeInput, TracedDelivery, Workspace,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -223,6 +223,7 @@ shapes! {
     delete_connection: "Deletes a connection", nothing => [Deleted];
     connection_setup: "What to enter at the provider", nothing => [ConnectionSetup];
     connection_diagnostics: "Checks of a connection; sends nothing", nothing => [ConnectionDiagnostics];
+    test_connection: "Sends a test to one destination, once channels send; queues it", ConnectionTestInput => [DeliveryRecord];
     create_destination: "Adds where a person is reached", DestinationInput => [Destination];
     edit_destination: "Edits a destination", DestinationEdit => [Destination];
     delete_destination: "Deletes a destination", nothing => [Deleted];

@@ -52,6 +52,24 @@ fn requests_are_closed_and_answers_open() {
     assert_eq!(schemas["Request"]["required"], json!(["id", "state", "version"]));
 }
 
+/// Readers of the document do not read Rust.
+#[test]
+fn no_text_names_an_item_of_the_client() {
+    const HEADERS: &[&str] =
+        &["Accept", "Accept: text/event-stream", "Prefer: return=minimal", "Idempotency-Key", "Last-Event-ID"];
+    let mut texts = Vec::new();
+    collect_texts(&build(), &mut texts);
+    assert!(texts.len() > 500);
+    for text in texts {
+        for (at, code) in text.split('`').enumerate().filter(|(at, _)| at % 2 == 1) {
+            let time = code.parse::<beepgrid::Timestamp>().is_ok();
+            let item = code.contains("::") || code.starts_with(|letter: char| letter.is_ascii_uppercase());
+            assert!(!item || time || HEADERS.contains(&code), "{at}: {text}");
+        }
+        assert!(!text.contains("[`"), "{text}");
+    }
+}
+
 /// The document in the repository is what the code says. `BEEPGRID_UPDATE_OPENAPI=1` writes it anew.
 #[test]
 fn the_document_in_the_repository_is_up_to_date() {
@@ -66,6 +84,21 @@ fn the_document_in_the_repository_is_up_to_date() {
         "engine-ref/openapi.json is out of date; look at the change after\n    \
          BEEPGRID_UPDATE_OPENAPI=1 cargo test -p beepgrid-engine-ref --lib openapi"
     );
+}
+
+fn collect_texts(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, into)),
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member.as_str() {
+                    Some(text) if matches!(name.as_str(), "description" | "summary") => into.push(text.to_owned()),
+                    _ => collect_texts(member, into),
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 fn collect(value: &Value, into: &mut BTreeSet<String>) {

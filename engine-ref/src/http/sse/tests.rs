@@ -143,7 +143,7 @@ async fn a_quarter_of_an_hour_ends_it_cleanly_behind_a_cursor() {
     let (frames, mut taken) = channel();
     let streaming = tokio::spawn(async move { run(&mut feed, &frames).await });
     assert_eq!(soon(taken.recv()).await.unwrap(), ":\n\n");
-    scene.clock.advance(ROTATE_AFTER);
+    scene.clock.advance(STREAM_LIFE);
     let last = soon(taken.recv()).await.unwrap();
     assert!(String::from_utf8(last.to_vec()).unwrap().ends_with(&format!("data: {{\"sequence\": {newest}}}\n\n")));
     assert_eq!(soon(taken.recv()).await, None);
@@ -166,7 +166,7 @@ async fn a_reader_that_takes_nothing_costs_one_look_and_no_more() {
     while taken.is_empty() {
         tokio::task::yield_now().await;
     }
-    scene.clock.advance(ROTATE_AFTER);
+    scene.clock.advance(STREAM_LIFE);
     let position = soon(streaming).await.unwrap();
     let newest = scene.newest().await;
     assert!(position < newest - 200, "at most two looks of {} were read: {position} of {newest}", LOOK.items);

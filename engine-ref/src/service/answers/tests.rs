@@ -1,5 +1,7 @@
 //! What can be told of publications without a store; the rest stands beside requests, in `requests/tests/sharing.rs`.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;

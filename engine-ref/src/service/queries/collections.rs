@@ -2,8 +2,8 @@
 
 use super::page::{Look, Page, walk};
 use super::{
-    answers, attachments, connections, conversations, credentials, deliveries, destinations, executions, groups, instances,
-    messages, plans, principals, requests, roles,
+    answers, attachments, attempts, connections, conversations, credentials, deliveries, destinations, executions, groups,
+    instances, messages, plans, principals, requests, roles,
 };
 use crate::service::Refusal;
 use crate::service::channels::PROVIDERS;
@@ -97,6 +97,7 @@ collections! {
     "executions": executions::Executions, BY_ID, false, &[word("state", EXECUTION_STATES), any("request_id")];
     "deliveries": deliveries::Deliveries, BY_ID, false,
         &[word("state", DELIVERY_STATES), any("connection_id"), any("operation_id"), any("request_id")];
+    "delivery_attempts": attempts::Attempts, "created ascending", false, &[required("delivery_id")];
     "overseer_plans": plans::Plans, "created descending", true, &[];
     "attachments": attachments::Attachments, BY_ID, true, &[required("conversation_id")];
 }

@@ -5,6 +5,7 @@
 
 mod answers;
 mod attachments;
+mod attempts;
 mod collections;
 mod connections;
 mod conversations;

@@ -13,17 +13,13 @@ use crate::service::actor::Actor;
 use crate::service::answers::Question;
 use crate::service::audience::{self, Party};
 use crate::service::files::Claim;
-use crate::service::limits::MAX_BLOCKING;
+use crate::service::limits::{ACTION_LIFE, LONGEST_REQUEST_LIFE, MAX_BLOCKING};
 use crate::service::messages::{self, Content};
 use crate::service::permissions::Descriptor;
 use crate::service::{Refusal, answers, conversations, previews};
 use crate::store::conversations as rows;
 use crate::store::{ReadTx, WriteTx, principals, requests};
 
-/// How long an approval that binds an action stays open when nothing else is said.
-const ACTION_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How far away an explicit deadline may be.
-const LONGEST_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// When an agent that waits for too many may look again.
 const BLOCKING_RETRY: Duration = Duration::from_secs(30);
 
@@ -179,7 +175,7 @@ pub(super) fn deadline(now: Timestamp, input: &AskInput) -> Result<Timestamp, Re
     match input.expires_at {
         None if input.action.is_some() => Ok(now.plus(ACTION_LIFE)),
         None | Some(Timestamp::NEVER) => Ok(Timestamp::NEVER),
-        Some(at) if at > now && at <= now.plus(LONGEST_LIFE) => Ok(at),
+        Some(at) if at > now && at <= now.plus(LONGEST_REQUEST_LIFE) => Ok(at),
         Some(_) => Err(Refusal::invalid(
             "expires_at",
             format!("in the future, at most 90 days from now, or {} for no deadline", Timestamp::NEVER),

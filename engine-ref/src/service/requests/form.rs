@@ -5,13 +5,10 @@ use beepgrid::{
 };
 use serde_json::Value;
 
-use crate::service::limits::{MAX_ANSWER_BYTES, MAX_BATCH_TARGETS, MAX_CHOICES, MAX_TITLE_CHARS};
+use crate::service::limits::{
+    MAX_ANSWER_BYTES, MAX_BATCH_TARGETS, MAX_CHOICES, MAX_PREVIEW_TOKEN_BYTES, MAX_RESOURCE_CHARS, MAX_TITLE_CHARS,
+};
 use crate::service::{Refusal, checks};
-
-/// Code points of the resource that an action names; it may be a path or an address.
-const MAX_RESOURCE_CHARS: usize = 1_000;
-/// Bytes of a preview token: far more than one has.
-const MAX_PREVIEW_TOKEN_BYTES: usize = 4_096;
 
 /// The kind that is asked for.
 pub(crate) fn kind(input: &AskInput) -> RequestKind {

@@ -6,6 +6,7 @@ use beepgrid::{Credential, CredentialEdit, CredentialId, CredentialKind, Credent
 
 use super::{check_ceiling, credential, expiry, hint, must_cover, new_token};
 use crate::service::actor::{Actor, TokenDigest};
+use crate::service::limits::MAX_OVERLAP;
 use crate::service::{Refusal, checks};
 use crate::signals::Signal;
 use crate::store::credentials::{self, CredentialRow};
@@ -102,8 +103,7 @@ pub(crate) fn for_author(tx: &ReadTx<'_>, id: &CredentialId) -> Result<Credentia
     credentials::by_id(tx, id.as_str())?.map(credential).ok_or_else(Refusal::not_found)
 }
 
-/// The longest overlap of a rotation, in seconds, and the usual one.
-const MAX_OVERLAP: i64 = 86_400;
+/// The usual overlap of a rotation, in seconds.
 const DEFAULT_OVERLAP: i64 = 3_600;
 
 /// Whether a rotation has the right form.

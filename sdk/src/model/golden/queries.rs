@@ -27,6 +27,30 @@ golden! {
         "conversation_id": "cnv_1",
         "created_at": "2026-11-30T09:00:00Z",
     };
+    connection_test: DeliveryRecord = {
+        "id": "dlv_2",
+        "recipient_id": "per_1",
+        "kind": "test",
+        "state": "queued",
+        "attempt": 1,
+        "at": "2026-11-30T09:00:00Z",
+        "connection_id": "con_1",
+        "destination_id": "dst_1",
+        "operation_id": "dlv_2",
+        "created_at": "2026-11-30T09:00:00Z",
+    };
+    attempt: DeliveryAttempt = {
+        "id": "dlv_2.1",
+        "delivery_id": "dlv_2",
+        "connection_id": "con_1",
+        "destination_id": "dst_1",
+        "number": 1,
+        "state": "failed",
+        "reason": "connection_gone",
+        "at": "2026-11-30T09:10:00Z",
+        "created_at": "2026-11-30T09:00:00Z",
+    };
+    test_input: ConnectionTestInput = {"destination_id": "dst_1"};
     account: Account = {"applied": true, "limits": {"body_bytes": 32768, "chat_members": 100}};
     provider: Provider = {
         "kind": "webhook",
