@@ -43,6 +43,7 @@ mod previews;
 mod principals;
 mod queries;
 mod races;
+mod receiver_kill;
 mod request_model;
 mod requests;
 mod rotation;
