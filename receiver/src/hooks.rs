@@ -1,5 +1,11 @@
 //! Named points at which a crash test can stop the process before it is killed; nothing in ordinary builds.
 
+use crate::inbox::NextState;
+
+/// After a batch was leased, before any of it is stored.
+pub(crate) const LEASED: &str = "intake.leased";
+/// After the engine answered an ack, before that is noted.
+pub(crate) const ACKED: &str = "intake.acked";
 /// After the batch is committed, before it is acknowledged.
 pub(crate) const STORED: &str = "intake.stored";
 /// After the `submitting` mark is durable, before the binding is called.
@@ -10,6 +16,17 @@ pub(crate) const PICKED: &str = "dispatch.picked";
 pub(crate) const TAKEN: &str = "dispatch.taken";
 /// Inside the transaction that stores a batch, between two rows.
 pub(crate) const MID_BATCH: &str = "inbox.mid_batch";
+
+/// After what became of a row is on disk: the point's name says what.
+pub(crate) fn recorded(to: &NextState) {
+    reached(match to {
+        NextState::Submitting(_) => "recorded.submitting",
+        NextState::Evidence(_) => "recorded.evidence",
+        NextState::Pending { .. } => "recorded.pending",
+        NextState::Held { .. } => "recorded.held",
+        NextState::Accepted => "recorded.accepted",
+    });
+}
 
 /// Stops here for good if the environment asks for it, after saying so on standard output.
 #[cfg(feature = "testing")]

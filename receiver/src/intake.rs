@@ -138,7 +138,11 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
         if unreadable.is_empty() {
             self.status.works(Part::Delivery);
         }
-        if deliveries.is_empty() { Round::Again } else { self.store(deliveries).await }
+        if deliveries.is_empty() {
+            return Round::Again;
+        }
+        hooks::reached(hooks::LEASED);
+        self.store(deliveries).await
     }
 
     /// What to ask for, given what is here.
@@ -217,6 +221,7 @@ impl<S: Source, I: InboxStore> Intake<S, I> {
                 }
                 Err(error) => return Err(self.engine_failed("acknowledging", error)),
             };
+            hooks::reached(hooks::ACKED);
             let settled: Vec<(DeliveryId, i64)> =
                 chunk.iter().zip(outcomes).filter(|(_, outcome)| is_settled(outcome)).map(|(lease, _)| lease.clone()).collect();
             if let Err(error) = self.inbox.mark_acked(settled).await {

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use beepgrid::Client;
 use beepgrid_receiver::{
-    BusyMode, Capabilities, Handover, HeldReason, InboxErrorKind, InboxStore, InputBinding, LiveInput, Receiver, Reconciled,
-    Reporter, SqliteInbox, StoredInput, Submission,
+    BusyMode, Capabilities, Content, Evidence, Handover, HeldReason, InboxErrorKind, InboxStore, InputBinding, InputState,
+    LiveInput, Receiver, Reconciled, Refusal, Reporter, Resolution, SqliteInbox, StoredInput, Submission,
 };
 use support::http::HttpEngine;
 use support::{message, until};
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 const FOLDER: &str = "BEEPGRID_CRASH_FOLDER";
 const URL: &str = "BEEPGRID_CRASH_URL";
 const BLIND: &str = "BEEPGRID_CRASH_BLIND";
+const ANSWER: &str = "BEEPGRID_CRASH_ANSWER";
 const PAUSE_AT: &str = "BEEPGRID_RECEIVER_PAUSE_AT";
 
 // The child.
@@ -37,6 +38,7 @@ const PAUSE_AT: &str = "BEEPGRID_RECEIVER_PAUSE_AT";
 struct FileRuntime {
     history: PathBuf,
     blind: bool,
+    answer: String,
 }
 
 impl InputBinding for FileRuntime {
@@ -52,6 +54,13 @@ impl InputBinding for FileRuntime {
     }
 
     async fn submit(&self, input: &LiveInput, _to: Handover) -> Submission {
+        match self.answer.as_str() {
+            // Into a memory that dies with the process.
+            "take" => return Submission::Taken(Evidence::none().native_id("native-1")),
+            "refuse" => return Submission::Refused(Refusal::Rejected("not today".to_owned())),
+            "lose" => return Submission::Unknown("lost".to_owned()),
+            _ => {}
+        }
         let mut file = OpenOptions::new().append(true).create(true).open(&self.history).unwrap();
         writeln!(file, "{}", input.id).unwrap();
         file.sync_all().unwrap();
@@ -74,7 +83,8 @@ async fn child_entry() {
     let folder = PathBuf::from(folder);
     let client = Client::new(std::env::var(URL).unwrap(), "a-token-of-the-test").unwrap();
     let inbox = SqliteInbox::open(folder.join("inbox")).await.unwrap();
-    let runtime = FileRuntime { history: folder.join("history"), blind: std::env::var(BLIND).is_ok() };
+    let answer = std::env::var(ANSWER).unwrap_or_default();
+    let runtime = FileRuntime { history: folder.join("history"), blind: std::env::var(BLIND).is_ok(), answer };
     let receiver = Receiver::builder(client, inbox, runtime)
         .mode(BusyMode::Steer)
         .reconnect(Duration::from_millis(20), Duration::from_millis(200))
@@ -105,11 +115,16 @@ impl Case {
     }
 
     fn start(&self, pause_at: Option<&str>) -> Child {
+        self.start_answering("", pause_at)
+    }
+
+    fn start_answering(&self, answer: &str, pause_at: Option<&str>) -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "child_entry", "--nocapture"])
             .env(FOLDER, self.folder.path())
             .env(URL, self.engine.url())
+            .env(ANSWER, answer)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .kill_on_drop(true);
@@ -124,7 +139,12 @@ impl Case {
 
     /// Runs a child up to a point, lets the parent look, and kills it there.
     async fn kill_at(&self, point: &str, before_the_kill: impl AsyncFn()) {
-        let mut child = self.start(Some(point));
+        self.kill_answering_at("", point, before_the_kill).await;
+    }
+
+    /// The same with a runtime that answers so.
+    async fn kill_answering_at(&self, answer: &str, point: &str, before_the_kill: impl AsyncFn()) {
+        let mut child = self.start_answering(answer, Some(point));
         let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
         let reached = async {
             while let Some(line) = out.next_line().await.unwrap() {
@@ -174,7 +194,7 @@ impl Case {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_between_store_and_ack() {
+async fn step_2_killed_after_the_batch_is_stored() {
     let case = Case::new(false).await;
     case.kill_at("intake.stored", async || assert_eq!(case.engine.acked(), Vec::<String>::new())).await;
     assert_eq!(case.inbox().await.counts().await.unwrap().rows, 3);
@@ -183,7 +203,7 @@ async fn a_killed_between_store_and_ack() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b_killed_between_ack_and_dispatch() {
+async fn step_5_killed_after_a_row_was_picked() {
     let case = Case::new(false).await;
     case.kill_at("dispatch.picked", async || until("acknowledged", async || case.engine.acked().len() == 3).await).await;
     assert_eq!(case.history(), Vec::<String>::new());
@@ -192,7 +212,7 @@ async fn b_killed_between_ack_and_dispatch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c_killed_between_the_mark_and_the_runtime() {
+async fn step_6_killed_between_the_mark_and_the_runtime() {
     let case = Case::new(false).await;
     case.kill_at("dispatch.marked", async || {}).await;
     assert_eq!(case.history(), Vec::<String>::new());
@@ -201,7 +221,7 @@ async fn c_killed_between_the_mark_and_the_runtime() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d_killed_between_the_runtime_and_the_accepted_mark() {
+async fn step_7_killed_between_the_runtime_and_the_accepted_mark() {
     let case = Case::new(false).await;
     case.kill_at("dispatch.taken", async || {}).await;
     assert_eq!(case.history(), ["m1"]);
@@ -210,7 +230,7 @@ async fn d_killed_between_the_runtime_and_the_accepted_mark() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e_killed_in_the_middle_of_storing() {
+async fn step_2_killed_in_the_middle_of_storing() {
     let case = Case::new(false).await;
     case.kill_at("inbox.mid_batch", async || assert_eq!(case.engine.acked(), Vec::<String>::new())).await;
     assert_eq!(case.inbox().await.counts().await.unwrap().rows, 0, "all of it or nothing");
@@ -220,7 +240,7 @@ async fn e_killed_in_the_middle_of_storing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c_and_d_with_a_runtime_that_cannot_tell_are_held_and_shown() {
+async fn steps_6_and_7_with_a_runtime_that_cannot_tell_are_held_and_shown() {
     for (point, history) in [("dispatch.marked", vec!["m3", "m5"]), ("dispatch.taken", vec!["m1", "m3", "m5"])] {
         let case = Case::new(true).await;
         case.kill_at(point, async || {}).await;
@@ -230,6 +250,77 @@ async fn c_and_d_with_a_runtime_that_cannot_tell_are_held_and_shown() {
         assert_eq!((held.len(), held[0].id.as_str()), (1, "m1"));
         assert_eq!(held[0].held.as_ref().unwrap().reason, HeldReason::Undecided);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn step_1_killed_with_a_lease_and_nothing_stored() {
+    let case = Case::new(false).await;
+    case.kill_at("intake.leased", async || assert_eq!(case.engine.generation("m1"), 1)).await;
+    assert_eq!(case.inbox().await.counts().await.unwrap().rows, 0);
+    case.restart(6).await;
+    assert!(case.engine.generation("m1") > 1, "the engine handed it out again");
+    case.nothing_lost_or_doubled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn step_3_killed_after_the_engine_has_the_ack_and_before_that_is_noted() {
+    let case = Case::new(false).await;
+    case.kill_at("intake.acked", async || assert_eq!(case.engine.acked().len(), 3)).await;
+    assert_eq!(case.inbox().await.unacked(10).await.unwrap().len(), 3);
+    case.restart(6).await;
+    assert_eq!(case.engine.generation("m1"), 1, "nothing came again");
+    case.nothing_lost_or_doubled().await;
+    assert_eq!(case.inbox().await.unacked(10).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn step_8_killed_after_the_evidence_of_what_was_taken_is_stored() {
+    let case = Case::new(false).await;
+    case.kill_answering_at("take", "recorded.evidence", async || {}).await;
+    let stored = case.inbox().await.get("m1".into()).await.unwrap().unwrap();
+    assert_eq!((stored.state, stored.attempts), (InputState::Submitting, 1));
+    assert_eq!(stored.attempt.unwrap().native_id.as_deref(), Some("native-1"));
+    case.restart(6).await;
+    case.nothing_lost_or_doubled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn step_9_killed_after_a_refused_row_was_put_back() {
+    let case = Case::new(false).await;
+    case.kill_answering_at("refuse", "recorded.pending", async || {}).await;
+    let stored = case.inbox().await.get("m1".into()).await.unwrap().unwrap();
+    assert_eq!((stored.state, stored.attempts, stored.body()), (InputState::Pending, 1, "text of m1"));
+    assert!(stored.next_attempt_at.is_some());
+    case.restart(6).await;
+    case.nothing_lost_or_doubled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn step_10_killed_after_the_accepted_mark() {
+    let case = Case::new(false).await;
+    case.kill_at("recorded.accepted", async || assert_eq!(case.history(), ["m1"])).await;
+    let stored = case.inbox().await.get("m1".into()).await.unwrap().unwrap();
+    assert_eq!((stored.state, stored.content, stored.body()), (InputState::Accepted, Content::Scrubbed, ""));
+    case.restart(6).await;
+    case.nothing_lost_or_doubled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_11_and_12_killed_while_held_and_resolved_between_two_runs() {
+    let case = Case::new(true).await;
+    case.kill_answering_at("lose", "recorded.held", async || {}).await;
+    assert_eq!(case.inbox().await.held(10).await.unwrap()[0].id.as_str(), "m1");
+    case.restart(2).await;
+    assert_eq!(case.history(), ["m3", "m5"], "asked about again, still unknown, its conversation waits");
+    let inbox = case.inbox().await;
+    inbox.resolve("m1".into(), Resolution::Retry, beepgrid::Timestamp::from_micros(1)).await.unwrap();
+    drop(inbox);
+    let mut child = case.start(None);
+    until("everything arrived", async || case.history().len() == 6).await;
+    until("and is recorded", async || lines(&case.folder.path().join("history")).len() == 6).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    child.kill().await.unwrap();
+    case.nothing_lost_or_doubled().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

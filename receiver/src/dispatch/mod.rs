@@ -23,6 +23,7 @@ use self::table::Table;
 use crate::binding::{Capabilities, HostState, InputBinding, Reporter, Settled, Snapshot, Work};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::hooks;
 use crate::inbox::{Applied, InboxError, InboxStore, NextState, OpenInput, StateChange};
 use crate::mutants::{self, Mutant};
 use crate::schedule::{self, Action, Phase, View};
@@ -308,6 +309,7 @@ impl<I: InboxStore, B: InputBinding> Dispatcher<I, B> {
         self.works();
         self.count = true;
         for (change, applied) in changes.into_iter().zip(applied) {
+            hooks::recorded(&change.to);
             match applied {
                 Applied::Done { revision, attempts } => self.table.applied(&change, revision, attempts),
                 Applied::Withdrawn | Applied::Superseded => self.stale = true,
