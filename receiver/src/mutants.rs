@@ -1,5 +1,5 @@
-//! Faults that tests plant on purpose, to prove that the simulation and the tests would find them. Ordinary builds have none: there
-//! [`on`] is the constant `false`.
+//! Faults that tests plant on purpose, to prove that the simulation and the tests would find them. Ordinary builds have none:
+//! there the switch is the constant `false`.
 
 /// One planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -278,10 +278,16 @@ async fn a_renewable_credential_is_renewed_when_a_third_is_left() {
 struct Full {
     inbox: MemoryInbox,
     refusals: Arc<AtomicU32>,
+    calls: Arc<AtomicU32>,
 }
 
 impl Full {
+    fn called(&self) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn check(&self) -> Result<(), InboxError> {
+        self.called();
         let left = self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_ok() { Err(InboxError::new(InboxErrorKind::Full, "writing")) } else { Ok(()) }
     }
@@ -294,6 +300,7 @@ impl InboxStore for Full {
     }
 
     async fn unacked(&self, limit: u32) -> Result<Vec<(DeliveryId, i64)>, InboxError> {
+        self.called();
         self.inbox.unacked(limit).await
     }
 
@@ -303,10 +310,12 @@ impl InboxStore for Full {
     }
 
     async fn pending(&self, limit: u32) -> Result<Vec<StoredInput>, InboxError> {
+        self.called();
         self.inbox.pending(limit).await
     }
 
     async fn open(&self) -> Result<Vec<OpenInput>, InboxError> {
+        self.called();
         self.inbox.open().await
     }
 
@@ -316,14 +325,17 @@ impl InboxStore for Full {
     }
 
     async fn get(&self, id: DeliveryId) -> Result<Option<StoredInput>, InboxError> {
+        self.called();
         self.inbox.get(id).await
     }
 
     async fn held(&self, limit: u32) -> Result<Vec<StoredInput>, InboxError> {
+        self.called();
         self.inbox.held(limit).await
     }
 
     async fn resolve(&self, id: DeliveryId, resolution: Resolution, now: Timestamp) -> Result<(), InboxError> {
+        self.called();
         self.inbox.resolve(id, resolution, now).await
     }
 
@@ -333,18 +345,22 @@ impl InboxStore for Full {
         session: String,
         now: Timestamp,
     ) -> Result<String, InboxError> {
+        self.called();
         self.inbox.remember_session(conversation, session, now).await
     }
 
     async fn counts(&self) -> Result<Counts, InboxError> {
+        self.called();
         self.inbox.counts().await
     }
 
     async fn prune(&self, accepted_before: Timestamp) -> Result<u32, InboxError> {
+        self.called();
         self.inbox.prune(accepted_before).await
     }
 
     async fn close(&self) -> Result<(), InboxError> {
+        self.called();
         self.inbox.close().await
     }
 }
@@ -353,7 +369,7 @@ impl InboxStore for Full {
 async fn a_full_disk_delays_everything_and_loses_and_doubles_nothing() {
     for refusals in 0..12 {
         let (engine, runtime) = (FakeEngine::new(), Runtime::new().able(|able| able.reports_idle = false));
-        let inbox = Full { inbox: MemoryInbox::new(), refusals: Arc::new(AtomicU32::new(refusals)) };
+        let inbox = Full { inbox: MemoryInbox::new(), refusals: Arc::new(AtomicU32::new(refusals)), calls: Arc::default() };
         for n in 1..=3 {
             engine.deliver(message(&format!("m{n}"), "a"));
         }
@@ -376,4 +392,42 @@ async fn a_lost_inbox_ends_the_run_with_its_error() {
     let Err(RunError::Inbox(error)) = run.task.await.unwrap() else { panic!("the run must end") };
     assert_eq!(error.kind(), InboxErrorKind::Closed);
     assert!(!engine.acked("m1"));
+}
+
+// What waiting costs.
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_receiver_wakes_for_its_polls_and_for_nothing_else() {
+    let inbox = Full { inbox: MemoryInbox::new(), refusals: Arc::default(), calls: Arc::default() };
+    let (engine, runtime) = (FakeEngine::new(), Runtime::new());
+    let run = run(&engine, &inbox, &runtime, |builder| builder);
+    engine.deliver(message("m1", "a"));
+    until("m1 arrived", async || runtime.history() == ["m1"]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let (polls, calls) = (engine.polls().len(), inbox.calls.load(Ordering::SeqCst));
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    let (polls, calls) = (engine.polls().len() - polls, inbox.calls.load(Ordering::SeqCst) - calls);
+    // A poll waits fifteen seconds; before each the room is looked at, and once an hour old ids are looked for.
+    assert_eq!(polls, 240);
+    assert!((240..=241).contains(&calls), "{calls} calls of the inbox");
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn input_that_waits_for_a_busy_host_costs_nothing_either() {
+    let inbox = Full { inbox: MemoryInbox::new(), refusals: Arc::default(), calls: Arc::default() };
+    let (engine, runtime) = (FakeEngine::new(), Runtime::new().busy());
+    let run = run(&engine, &inbox, &runtime, |builder| builder.max_pending(100));
+    for n in 1..=100 {
+        engine.deliver(message(&format!("m{n}"), "a"));
+    }
+    until("all are stored", async || run.status().pending == 100).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let (polls, calls) = (engine.polls().len(), inbox.calls.load(Ordering::SeqCst));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    // With the inbox full only results are polled for, two seconds each.
+    assert_eq!(engine.polls().len() - polls, 300);
+    assert!(inbox.calls.load(Ordering::SeqCst) - calls <= 301);
+    assert_eq!(runtime.calls(), Vec::<String>::new());
+    run.stop().await;
 }

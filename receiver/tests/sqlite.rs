@@ -260,6 +260,53 @@ async fn accepted_content_is_nowhere_on_disk() {
     assert_eq!(inbox.get("d1".into()).await.unwrap().unwrap().content, Content::Scrubbed);
 }
 
+#[tokio::test]
+async fn what_is_counted_on_the_way_is_what_a_fresh_look_finds() {
+    let (_kept, path) = folder();
+    let inbox = SqliteInbox::open(&path).await.unwrap();
+    let about = support::about;
+    let mut batch: Vec<_> = (1..=6).map(|n| message(&format!("m{n}"), "a")).collect();
+    batch.extend([about("d7", "request", "req_1"), about("d8", "request_result", "req_2"), about("d9", "request", "req_3")]);
+    inbox.put(batch.clone(), at(1)).await.unwrap();
+    inbox.put(batch, at(2)).await.unwrap();
+    inbox.put(vec![about("d10", "request_withdrawn", "req_1")], at(3)).await.unwrap();
+    for id in ["m1", "m2", "m3", "d8", "d9"] {
+        inbox.set_state(change(id, 1, submitting()), at(4)).await.unwrap();
+    }
+    inbox.put(vec![about("d11", "request_withdrawn", "req_3")], at(5)).await.unwrap();
+    inbox.set_state(change("m1", 2, NextState::Accepted), at(6)).await.unwrap();
+    inbox.set_state(change("m1", 2, NextState::Accepted), at(6)).await.unwrap();
+    let back = NextState::Pending { counted: true, next_attempt_at: None, error: None };
+    inbox.set_state(change("d9", 2, back), at(7)).await.unwrap();
+    for (id, state) in [("m2", InputState::Submitting), ("m3", InputState::Pending), ("d8", InputState::Submitting)] {
+        let held = NextState::Held { state, reason: HeldReason::Undecided, detail: String::new() };
+        inbox.set_state(change(id, 2, held), at(8)).await.unwrap();
+    }
+    inbox.resolve("m2".into(), Resolution::Discard, at(9)).await.unwrap();
+    inbox.resolve("m3".into(), Resolution::Retry, at(9)).await.unwrap();
+    inbox.mark_acked(vec![("m1".into(), 1), ("m2".into(), 1)]).await.unwrap();
+    assert_eq!(inbox.prune(at(7)).await.unwrap(), 1);
+    let counted = inbox.counts().await.unwrap();
+    drop(inbox);
+    assert_eq!(SqliteInbox::open(&path).await.unwrap().counts().await.unwrap(), counted);
+    assert_eq!((counted.pending, counted.submitting, counted.held, counted.rows), (4, 0, 1, 10));
+    assert_eq!((counted.open_ordinary, counted.open_results), (4, 1));
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_refused_with_a_typed_error() {
+    let (kept, path) = folder();
+    fs::write(kept.path().join("file"), b"").unwrap();
+    assert_eq!(refusal(&kept.path().join("file").join("inbox")).await, InboxErrorKind::Storage);
+    drop(SqliteInbox::open(&path).await.unwrap());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o500)).unwrap();
+    // Some may write everywhere, whatever the mode says.
+    if fs::write(path.join("probe"), b"").is_err() {
+        assert_eq!(refusal(&path).await, InboxErrorKind::Storage);
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
 // B45: a row that can't be read blocks nothing.
 
 #[tokio::test]

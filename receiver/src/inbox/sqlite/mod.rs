@@ -6,6 +6,7 @@
 mod ownership;
 mod rows;
 mod schema;
+mod tally;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use self::ownership::Ownership;
+use self::tally::Tally;
 use super::{Applied, Counts, InboxError, InboxErrorKind, InboxStore, OpenInput, PutReport, StateChange};
 use crate::input::{LiveInput, Resolution, StoredInput};
 use crate::mutants::{self, Mutant};
@@ -156,7 +158,7 @@ impl fmt::Debug for SqliteInbox {
 struct Disk {
     connection: Connection,
     ownership: Ownership,
-    rows: u32,
+    counts: Counts,
 }
 
 impl Disk {
@@ -182,26 +184,28 @@ impl Disk {
         if let Some(pages) = options.max_pages {
             connection.pragma_update(None, "max_page_count", i64::from(pages)).map_err(wrong)?;
         }
-        let rows = rows::count_all(&connection).map_err(wrong)?;
-        Ok(Self { connection, ownership, rows })
+        let counts = rows::counts(&connection).map_err(wrong)?;
+        Ok(Self { connection, ownership, counts })
     }
 
     /// One write, all or nothing. The write lock is taken first, so that what is read inside can't be outdated by the time it is written.
     fn write<T>(
         &mut self,
         doing: &str,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, rusqlite::Error>,
+        work: impl FnOnce(&Transaction<'_>, &mut Tally) -> Result<T, rusqlite::Error>,
     ) -> Result<T, InboxError> {
         self.ownership.check()?;
         let wrong = |error| storage(doing, error);
         let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(wrong)?;
-        let done = work(&tx);
+        let mut tally = Tally::default();
+        let done = work(&tx, &mut tally);
         if done.is_err() && mutants::on(Mutant::FailedTransactionKept) {
             tx.commit().map_err(wrong)?;
             return done.map_err(wrong);
         }
         let done = done.map_err(wrong)?;
         tx.commit().map_err(wrong)?;
+        tally.apply(&mut self.counts);
         Ok(done)
     }
 
@@ -212,14 +216,13 @@ impl Disk {
     fn prune(&mut self, accepted_before: Timestamp) -> Result<u32, InboxError> {
         let mut gone = 0;
         loop {
-            let step = self.write("forgetting old ids", |tx| rows::prune(tx, accepted_before, PRUNE_STEP))?;
+            let step = self.write("forgetting old ids", |tx, tally| rows::prune(tx, tally, accepted_before, PRUNE_STEP))?;
             gone += step;
-            self.rows = self.rows.saturating_sub(step);
             if i64::from(step) < PRUNE_STEP {
                 break;
             }
         }
-        self.write("forgetting old sessions", |tx| rows::prune_sessions(tx, accepted_before))?;
+        self.write("forgetting old sessions", |tx, _| rows::prune_sessions(tx, accepted_before))?;
         // Moves scrubbed pages out of the log as well. A reader in the way is no reason to fail.
         let _ = self.read("emptying the log", |db| db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
         Ok(gone)
@@ -240,12 +243,8 @@ fn storage(about: &str, error: rusqlite::Error) -> InboxError {
 
 impl InboxStore for SqliteInbox {
     async fn put(&self, batch: Vec<LiveInput>, now: Timestamp) -> Result<PutReport, InboxError> {
-        self.run("storing a batch", move |disk| {
-            let report = disk.write("storing a batch", |tx| rows::put(tx, &batch, now))?;
-            disk.rows = disk.rows.saturating_add(report.new);
-            Ok(report)
-        })
-        .await
+        self.run("storing a batch", move |disk| disk.write("storing a batch", |tx, tally| rows::put(tx, tally, &batch, now)))
+            .await
     }
 
     async fn unacked(&self, limit: u32) -> Result<Vec<(DeliveryId, i64)>, InboxError> {
@@ -253,7 +252,7 @@ impl InboxStore for SqliteInbox {
     }
 
     async fn mark_acked(&self, leases: Vec<(DeliveryId, i64)>) -> Result<(), InboxError> {
-        self.run("noting acks", move |disk| disk.write("noting acks", |tx| rows::mark_acked(tx, &leases))).await
+        self.run("noting acks", move |disk| disk.write("noting acks", |tx, _| rows::mark_acked(tx, &leases))).await
     }
 
     async fn pending(&self, limit: u32) -> Result<Vec<StoredInput>, InboxError> {
@@ -265,7 +264,10 @@ impl InboxStore for SqliteInbox {
     }
 
     async fn set_state(&self, changes: Vec<StateChange>, now: Timestamp) -> Result<Vec<Applied>, InboxError> {
-        self.run("changing states", move |disk| disk.write("changing states", |tx| rows::set_state(tx, &changes, now))).await
+        self.run("changing states", move |disk| {
+            disk.write("changing states", |tx, tally| rows::set_state(tx, tally, &changes, now))
+        })
+        .await
     }
 
     async fn get(&self, id: DeliveryId) -> Result<Option<StoredInput>, InboxError> {
@@ -278,7 +280,7 @@ impl InboxStore for SqliteInbox {
 
     async fn resolve(&self, id: DeliveryId, resolution: Resolution, now: Timestamp) -> Result<(), InboxError> {
         self.run("resolving an input", move |disk| {
-            let found = disk.write("resolving an input", |tx| rows::resolve(tx, &id, resolution, now))?;
+            let found = disk.write("resolving an input", |tx, tally| rows::resolve(tx, tally, &id, resolution, now))?;
             match found {
                 rows::Found::Resolved => Ok(()),
                 rows::Found::Nothing => Err(InboxError::new(InboxErrorKind::NotFound, id.as_str())),
@@ -295,15 +297,15 @@ impl InboxStore for SqliteInbox {
         now: Timestamp,
     ) -> Result<String, InboxError> {
         self.run("remembering a session", move |disk| {
-            disk.write("remembering a session", |tx| rows::remember_session(tx, &conversation, &session, now))
+            disk.write("remembering a session", |tx, _| rows::remember_session(tx, &conversation, &session, now))
         })
         .await
     }
 
     async fn counts(&self) -> Result<Counts, InboxError> {
         self.run("counting", move |disk| {
-            let rows = disk.rows;
-            disk.read("counting", |db| rows::counts(db, rows))
+            disk.ownership.check()?;
+            Ok(disk.counts)
         })
         .await
     }

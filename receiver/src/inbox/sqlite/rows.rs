@@ -5,6 +5,7 @@ use rusqlite::{Connection, Error, OptionalExtension as _, Row, named_params, par
 
 use super::super::rules::RowState;
 use super::super::{Applied, Counts, NextState, OpenInput, PutReport, StateChange};
+use super::tally::Tally;
 use crate::hooks;
 use crate::input::{Attempt, Content, Held, HeldReason, InputState, LiveInput, Resolution, StoredInput};
 
@@ -25,11 +26,26 @@ macro_rules! stored_inputs {
     };
 }
 
-pub(super) fn count_all(db: &Connection) -> Result<u32, Error> {
-    db.query_row("SELECT count(*) FROM inputs", [], |row| row.get(0))
-}
+// What every input goes through. None of it may grow with what waits: the test below reads their plans.
+const INSERT: &str =
+    "INSERT INTO inputs (id, conversation_id, kind, request_id, created_at, received_at, generation, state, payload)
+         VALUES (:id, :conversation, :kind, :request, :created, :received, :generation, 'pending', :payload)
+         ON CONFLICT (id) DO NOTHING";
+const KEEP_GENERATION: &str = "UPDATE inputs SET generation = :generation, acked = 0 WHERE id = :id";
+const FIND_REQUEST: &str = "SELECT id FROM inputs WHERE request_id = :request AND kind = :kind ORDER BY seq LIMIT 1";
+const MARK_ACKED: &str = "UPDATE inputs SET acked = 1 WHERE id = :id AND generation = :generation AND acked = 0";
+const LOAD: &str =
+    "SELECT state, held_reason, held_detail, held_since, attempts, next_attempt_at, attempt, last_error, accepted_at, revision,
+                request_id, kind
+         FROM inputs WHERE id = ?1";
+const SAVE: &str =
+    "UPDATE inputs SET state = :state, held_reason = :reason, held_detail = :detail, held_since = :since, attempts = :attempts,
+                next_attempt_at = :next, attempt = :attempt, last_error = :error, accepted_at = :accepted_at,
+                ending = COALESCE(:ending, ending), revision = :revision,
+                payload = CASE WHEN :state = 'accepted' THEN NULL ELSE payload END
+         WHERE id = :id";
 
-pub(super) fn put(tx: &Connection, batch: &[LiveInput], now: Timestamp) -> Result<PutReport, Error> {
+pub(super) fn put(tx: &Connection, tally: &mut Tally, batch: &[LiveInput], now: Timestamp) -> Result<PutReport, Error> {
     let mut report = PutReport::default();
     for (place, input) in batch.iter().enumerate() {
         if place == 1 {
@@ -37,8 +53,9 @@ pub(super) fn put(tx: &Connection, batch: &[LiveInput], now: Timestamp) -> Resul
         }
         if insert(tx, input, now)? {
             report.new += 1;
+            tally.added(&input.kind);
             if let Some(request) = input.request_id() {
-                report.withdrawn += close_withdrawn(tx, request.as_str(), now)?;
+                report.withdrawn += close_withdrawn(tx, tally, request.as_str(), now)?;
             }
         } else {
             report.known += 1;
@@ -50,11 +67,7 @@ pub(super) fn put(tx: &Connection, batch: &[LiveInput], now: Timestamp) -> Resul
 
 fn insert(tx: &Connection, input: &LiveInput, now: Timestamp) -> Result<bool, Error> {
     let payload = serde_json::to_string(&input.delivery).map_err(|e| Error::ToSqlConversionFailure(Box::new(e)))?;
-    let mut statement = tx.prepare_cached(
-        "INSERT INTO inputs (id, conversation_id, kind, request_id, created_at, received_at, generation, state, payload)
-         VALUES (:id, :conversation, :kind, :request, :created, :received, :generation, 'pending', :payload)
-         ON CONFLICT (id) DO NOTHING",
-    )?;
+    let mut statement = tx.prepare_cached(INSERT)?;
     let added = statement.execute(named_params! {
         ":id": input.id.as_str(),
         ":conversation": input.conversation_id.as_str(),
@@ -69,17 +82,16 @@ fn insert(tx: &Connection, input: &LiveInput, now: Timestamp) -> Result<bool, Er
 }
 
 fn keep_generation(tx: &Connection, input: &LiveInput) -> Result<(), Error> {
-    let mut statement = tx.prepare_cached("UPDATE inputs SET generation = :generation, acked = 0 WHERE id = :id")?;
+    let mut statement = tx.prepare_cached(KEEP_GENERATION)?;
     statement.execute(named_params! { ":id": input.id.as_str(), ":generation": input.delivery.generation })?;
     Ok(())
 }
 
 /// Closes a request and its withdrawal if both are here and the request can still be closed. Index: inputs_by_request.
-fn close_withdrawn(tx: &Connection, request: &str, now: Timestamp) -> Result<u32, Error> {
-    let find = "SELECT id FROM inputs WHERE request_id = :request AND kind = :kind ORDER BY seq LIMIT 1";
+fn close_withdrawn(tx: &Connection, tally: &mut Tally, request: &str, now: Timestamp) -> Result<u32, Error> {
     let mut found = Vec::new();
     for kind in [DeliveryKind::Request, DeliveryKind::RequestWithdrawn] {
-        let mut statement = tx.prepare_cached(find)?;
+        let mut statement = tx.prepare_cached(FIND_REQUEST)?;
         let id: Option<String> =
             statement.query_row(named_params! { ":request": request, ":kind": kind.as_str() }, |row| row.get(0)).optional()?;
         let Some(id) = id else { return Ok(0) };
@@ -88,8 +100,10 @@ fn close_withdrawn(tx: &Connection, request: &str, now: Timestamp) -> Result<u32
     let mut closed = 0;
     for (place, id) in found.iter().enumerate() {
         match load(tx, id)? {
-            Some((row, _)) if row.can_be_withdrawn() => {
-                save(tx, id, &row.ended("withdrawn", now))?;
+            Some(Loaded { state, kind, .. }) if state.can_be_withdrawn() => {
+                let ended = state.ended("withdrawn", now);
+                save(tx, id, &ended)?;
+                tally.moved(&kind, &state, &ended);
                 closed += 1;
             }
             // The request itself is with the runtime: the withdrawal goes there too, as information.
@@ -109,8 +123,7 @@ pub(super) fn unacked(db: &Connection, limit: u32) -> Result<Vec<(DeliveryId, i6
 
 pub(super) fn mark_acked(tx: &Connection, leases: &[(DeliveryId, i64)]) -> Result<(), Error> {
     for (id, generation) in leases {
-        let mut statement =
-            tx.prepare_cached("UPDATE inputs SET acked = 1 WHERE id = :id AND generation = :generation AND acked = 0")?;
+        let mut statement = tx.prepare_cached(MARK_ACKED)?;
         statement.execute(named_params! { ":id": id.as_str(), ":generation": generation })?;
     }
     Ok(())
@@ -188,33 +201,48 @@ pub(super) fn prune_sessions(tx: &Connection, before: Timestamp) -> Result<(), E
     Ok(())
 }
 
-pub(super) fn set_state(tx: &Connection, changes: &[StateChange], now: Timestamp) -> Result<Vec<Applied>, Error> {
-    changes.iter().map(|change| apply(tx, change, now)).collect()
+pub(super) fn set_state(
+    tx: &Connection,
+    tally: &mut Tally,
+    changes: &[StateChange],
+    now: Timestamp,
+) -> Result<Vec<Applied>, Error> {
+    changes.iter().map(|change| apply(tx, tally, change, now)).collect()
 }
 
-fn apply(tx: &Connection, change: &StateChange, now: Timestamp) -> Result<Applied, Error> {
-    let Some((row, request)) = load(tx, &change.id)? else { return Ok(Applied::Superseded) };
-    let Some(next) = row.after(change.revision, &change.to, now) else { return Ok(Applied::Superseded) };
+fn apply(tx: &Connection, tally: &mut Tally, change: &StateChange, now: Timestamp) -> Result<Applied, Error> {
+    let Some(Loaded { state, kind, request }) = load(tx, &change.id)? else { return Ok(Applied::Superseded) };
+    let Some(next) = state.after(change.revision, &change.to, now) else { return Ok(Applied::Superseded) };
     save(tx, &change.id, &next)?;
+    tally.moved(&kind, &state, &next);
     if let (NextState::Pending { .. }, Some(request)) = (&change.to, request)
-        && close_withdrawn(tx, &request, now)? > 0
+        && close_withdrawn(tx, tally, &request, now)? > 0
     {
         return Ok(Applied::Withdrawn);
     }
     Ok(Applied::Done { revision: next.revision, attempts: next.attempts })
 }
 
-pub(super) fn resolve(tx: &Connection, id: &DeliveryId, resolution: Resolution, now: Timestamp) -> Result<Found, Error> {
-    let Some((row, request)) = load(tx, id)? else { return Ok(Found::Nothing) };
-    let Some(next) = row.resolved(resolution, now) else { return Ok(Found::NotHeld) };
+pub(super) fn resolve(
+    tx: &Connection,
+    tally: &mut Tally,
+    id: &DeliveryId,
+    resolution: Resolution,
+    now: Timestamp,
+) -> Result<Found, Error> {
+    let Some(Loaded { state, kind, request }) = load(tx, id)? else { return Ok(Found::Nothing) };
+    let Some(next) = state.resolved(resolution, now) else { return Ok(Found::NotHeld) };
     save(tx, id, &next)?;
+    tally.moved(&kind, &state, &next);
     if let Some(request) = request {
-        close_withdrawn(tx, &request, now)?;
+        close_withdrawn(tx, tally, &request, now)?;
     }
     Ok(Found::Resolved)
 }
 
-pub(super) fn counts(db: &Connection, rows: u32) -> Result<Counts, Error> {
+/// Counts everything; once, when the inbox is opened.
+pub(super) fn counts(db: &Connection) -> Result<Counts, Error> {
+    let rows = db.query_row("SELECT count(*) FROM inputs", [], |row| row.get(0))?;
     // Index: inputs_open.
     let mut statement = db.prepare_cached(
         "SELECT count(*) FILTER (WHERE held_reason IS NULL AND state = 'pending'),
@@ -236,7 +264,7 @@ pub(super) fn counts(db: &Connection, rows: u32) -> Result<Counts, Error> {
     })
 }
 
-pub(super) fn prune(tx: &Connection, accepted_before: Timestamp, step: i64) -> Result<u32, Error> {
+pub(super) fn prune(tx: &Connection, tally: &mut Tally, accepted_before: Timestamp, step: i64) -> Result<u32, Error> {
     // Index: inputs_done.
     let gone = tx.execute(
         "DELETE FROM inputs WHERE seq IN (
@@ -244,15 +272,20 @@ pub(super) fn prune(tx: &Connection, accepted_before: Timestamp, step: i64) -> R
              LIMIT :step)",
         named_params! { ":before": accepted_before.as_micros(), ":step": step },
     )?;
-    Ok(u32::try_from(gone).unwrap_or(u32::MAX))
+    let gone = u32::try_from(gone).unwrap_or(u32::MAX);
+    tally.forgotten(gone);
+    Ok(gone)
 }
 
-fn load(tx: &Connection, id: &DeliveryId) -> Result<Option<(RowState, Option<String>)>, Error> {
-    let mut statement = tx.prepare_cached(
-        "SELECT state, held_reason, held_detail, held_since, attempts, next_attempt_at, attempt, last_error, accepted_at, revision,
-                request_id
-         FROM inputs WHERE id = ?1",
-    )?;
+/// The part of a row that changes go by.
+struct Loaded {
+    state: RowState,
+    kind: DeliveryKind,
+    request: Option<String>,
+}
+
+fn load(tx: &Connection, id: &DeliveryId) -> Result<Option<Loaded>, Error> {
+    let mut statement = tx.prepare_cached(LOAD)?;
     statement
         .query_row([id.as_str()], |row| {
             let state = RowState {
@@ -266,7 +299,8 @@ fn load(tx: &Connection, id: &DeliveryId) -> Result<Option<(RowState, Option<Str
                 ending: None,
                 revision: row.get(9)?,
             };
-            Ok((state, row.get(10)?))
+            let kind = DeliveryKind::from(row.get::<_, String>(11)?.as_str());
+            Ok(Loaded { state, kind, request: row.get(10)? })
         })
         .optional()
 }
@@ -275,13 +309,7 @@ fn save(tx: &Connection, id: &DeliveryId, row: &RowState) -> Result<(), Error> {
     let attempt = row.attempt.as_ref().map(serde_json::to_string).transpose();
     let attempt = attempt.map_err(|e| Error::ToSqlConversionFailure(Box::new(e)))?;
     // The content goes in the same transaction as the `accepted` mark.
-    let mut statement = tx.prepare_cached(
-        "UPDATE inputs SET state = :state, held_reason = :reason, held_detail = :detail, held_since = :since, attempts = :attempts,
-                next_attempt_at = :next, attempt = :attempt, last_error = :error, accepted_at = :accepted_at,
-                ending = COALESCE(:ending, ending), revision = :revision,
-                payload = CASE WHEN :state = 'accepted' THEN NULL ELSE payload END
-         WHERE id = :id",
-    )?;
+    let mut statement = tx.prepare_cached(SAVE)?;
     statement.execute(named_params! {
         ":id": id.as_str(),
         ":state": row.state.as_str(),
@@ -357,5 +385,23 @@ fn state_from(word: &str) -> InputState {
         "pending" => InputState::Pending,
         "submitting" => InputState::Submitting,
         _ => InputState::Accepted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storing_and_handing_over_look_up_and_never_scan() {
+        let mut db = Connection::open_in_memory().unwrap();
+        super::super::schema::check_and_migrate(&mut db, "in memory").unwrap();
+        let get = stored_inputs!("WHERE id = ?1");
+        for sql in [INSERT, KEEP_GENERATION, FIND_REQUEST, MARK_ACKED, LOAD, SAVE, get] {
+            let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let plan: Vec<String> = statement.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().unwrap();
+            let scans = plan.iter().any(|line| line.starts_with("SCAN") || line.contains("TEMP B-TREE"));
+            assert!(!scans, "{sql}: {plan:?}");
+        }
     }
 }
