@@ -44,6 +44,7 @@ mod principals;
 mod queries;
 mod races;
 mod receiver_kill;
+mod receiver_trouble;
 mod request_model;
 mod requests;
 mod rotation;
