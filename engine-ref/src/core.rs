@@ -19,7 +19,7 @@ use crate::service::presence::Presence;
 use crate::service::seal::SecretKey;
 use crate::service::{Refusal, cursor};
 use crate::signals::Signals;
-use crate::store::{ReadTx, Store, WriteTx, keys};
+use crate::store::{ReadTx, Store, WriteTx, hold, keys};
 
 /// How long a token that was found valid is taken for one before the next body is read. The transaction checks it anyway.
 const TOKEN_GLANCE: Duration = Duration::from_secs(1);
@@ -147,6 +147,9 @@ impl Core {
         }
         let rules = self.0.rules.clone();
         let actor = self.0.store.read(move |tx| Actor::load(tx, &digest, &rules)).await?;
+        if actor.on_hold && !actor.operator {
+            return Err(Refusal::OnHold);
+        }
         let caller = Caller { digest, principal_id: actor.id };
         let mut glances = self.glances();
         if glances.len() >= TOKEN_GLANCES {
@@ -251,6 +254,19 @@ impl Core {
             answer(tx, actor, &input, &made).map(Some)
         })
         .await
+    }
+
+    /// Whether the workspace is on hold after a restore: then nothing is done that nobody asked for.
+    pub(crate) async fn is_on_hold(&self) -> Result<bool, Refusal> {
+        self.0.store.read(|tx| Ok(hold::is_on(tx)?)).await
+    }
+
+    /// Writes what nobody asked for: of a background job. `None` while the workspace is on hold.
+    pub(crate) async fn tend<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&WriteTx<'_>) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<Option<T>, Refusal> {
+        self.0.store.write(move |tx| if hold::is_on(tx)? { Ok(None) } else { f(tx).map(Some) }).await
     }
 
     fn actor(&self, tx: &ReadTx<'_>, digest: &TokenDigest, need: &Need) -> Result<Actor, Refusal> {

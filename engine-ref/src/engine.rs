@@ -220,24 +220,24 @@ impl EngineBuilder {
         Ok(MIGRATIONS.last().map_or(0, |step| step.version))
     }
 
+    /// Opens the database without serving it, and hands out the owner's token that was given, or a fresh one.
+    pub(crate) async fn open(self) -> Result<(Store, SecretString), EngineError> {
+        let token = checked_token(self.owner_token)?;
+        if matches!(self.database, Database::Memory) {
+            return Err(EngineError::Setting("a database in memory is gone with its engine: name one that is kept".to_owned()));
+        }
+        let config = StoreConfig { migrate: self.migrate, attachments: self.attachments, ..StoreConfig::new(self.database) };
+        Ok((Store::open(config, self.clock).await?, token))
+    }
+
     /// Opens the database, makes the owner if there is none, and starts to listen.
     ///
     /// # Errors
     /// The database can't be used (locked by another engine, newer schema, damaged, read-only), the address is taken, or a
     /// setting is wrong. Nothing is left running.
     pub async fn start(self) -> Result<Engine, EngineError> {
-        let random = |what: &str| setup::new_token().map_err(|_| EngineError::Setting(format!("no random numbers for {what}")));
         let given = self.owner_token.is_some();
-        let token = match self.owner_token {
-            Some(token) if token.expose_secret().chars().count() < MIN_TOKEN_CHARS => {
-                return Err(EngineError::Setting(format!("the owner token needs at least {MIN_TOKEN_CHARS} characters")));
-            }
-            Some(token) if token.expose_secret().bytes().any(|byte| !(0x21..=0x7E).contains(&byte)) => {
-                return Err(EngineError::Setting("the owner token may have printable ASCII without spaces only".to_owned()));
-            }
-            Some(token) => token,
-            None => SecretString::from(random("the owner token")?),
-        };
+        let token = checked_token(self.owner_token)?;
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|_| EngineError::Setting("no random numbers for the secret key".to_owned()))?;
         let secret_key = SecretKey::new(self.secret_key.unwrap_or(key));
@@ -272,12 +272,33 @@ impl EngineBuilder {
         if given && !made {
             tracing::warn!("the workspace has an owner already; the bootstrap token was ignored");
         }
+        if core.is_on_hold().await.unwrap_or(false) {
+            tracing::warn!(
+                "the workspace is on hold after a restore: operators read and manage, nothing else until it is resumed"
+            );
+        }
         let engine = Engine::serve(core, listener, address, token, made);
         if let Some(age) = self.keep_events {
             engine.jobs.spawn(background::retention::run(engine.core.clone(), age));
         }
         Ok(engine)
     }
+}
+
+/// The token that was given, or a fresh one.
+fn checked_token(given: Option<SecretString>) -> Result<SecretString, EngineError> {
+    let Some(token) = given else {
+        let fresh = setup::new_token().map_err(|_| EngineError::Setting("no random numbers for the owner token".to_owned()))?;
+        return Ok(SecretString::from(fresh));
+    };
+    let text = token.expose_secret();
+    if text.chars().count() < MIN_TOKEN_CHARS {
+        return Err(EngineError::Setting(format!("the owner token needs at least {MIN_TOKEN_CHARS} characters")));
+    }
+    if text.bytes().any(|byte| !(0x21..=0x7E).contains(&byte)) {
+        return Err(EngineError::Setting("the owner token may have printable ASCII without spaces only".to_owned()));
+    }
+    Ok(token)
 }
 
 /// Makes the owner of a new workspace; `false` when there is one.

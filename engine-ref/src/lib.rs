@@ -18,6 +18,7 @@ pub mod config;
 mod core;
 mod engine;
 mod http;
+pub mod restore;
 mod service;
 mod signals;
 mod store;

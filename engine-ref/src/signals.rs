@@ -25,6 +25,8 @@ pub(crate) enum Signal {
     EventForAll,
     /// A credential was revoked, or its owner disabled.
     Access { principal: PrincipalId },
+    /// Everything may have changed.
+    All,
 }
 
 /// The same signals without repetition; of the events only the newest.
@@ -104,6 +106,7 @@ impl Signals {
                 Signal::Event { sequence } => self.newest_event(*sequence),
                 Signal::EventFor { reader } => self.0.readers.wake(reader),
                 Signal::EventForAll => self.0.readers.wake_all(),
+                Signal::All => self.wake_everybody(),
             }
         }
     }

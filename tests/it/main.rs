@@ -47,6 +47,7 @@ mod receiver_kill;
 mod receiver_trouble;
 mod request_model;
 mod requests;
+mod restore;
 mod rotation;
 mod text;
 mod trace;

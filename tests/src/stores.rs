@@ -92,17 +92,21 @@ impl Place {
         self.engine_with(clock, |builder| builder).await
     }
 
-    /// The same with other settings.
-    pub async fn engine_with(&self, clock: &Clock, settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Engine {
-        let builder = match self {
+    /// Settings that name these rows and nothing else.
+    pub fn builder(&self) -> EngineBuilder {
+        match self {
             Self::Memory => Engine::builder().in_memory(),
             Self::File(_) => Engine::builder().sqlite(Path::new(&self.path())),
             Self::Schema(_) => {
                 let (url, schema) = self.schema();
                 Engine::builder().postgres(url, schema)
             }
-        };
-        settings(builder).clock(clock.clone()).owner_token(OWNER_TOKEN).start().await.expect("the engine starts")
+        }
+    }
+
+    /// The same with other settings.
+    pub async fn engine_with(&self, clock: &Clock, settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Engine {
+        settings(self.builder()).clock(clock.clone()).owner_token(OWNER_TOKEN).start().await.expect("the engine starts")
     }
 }
 

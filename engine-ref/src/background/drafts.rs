@@ -33,7 +33,15 @@ pub(crate) async fn run(core: Core) {
 }
 
 async fn sweep(core: &Core) -> Result<(), Refusal> {
-    while core.store().write(|tx| Ok(attachments::remove_drafts(tx, files::gone_since(tx.now()), BATCH)?)).await? > 0 {}
+    loop {
+        let removed = core.tend(|tx| Ok(attachments::remove_drafts(tx, files::gone_since(tx.now()), BATCH)?)).await?;
+        match removed {
+            Some(0) => break,
+            Some(_) => {}
+            // On hold: what seems to belong to nothing may yet be missed.
+            None => return Ok(()),
+        }
+    }
     let settled = i64::try_from(SETTLED.as_micros()).unwrap_or(i64::MAX);
     let until = Timestamp::from_micros(core.clock().now().as_micros().saturating_sub(settled));
     let mut after = String::new();
@@ -50,6 +58,9 @@ async fn sweep(core: &Core) -> Result<(), Refusal> {
 
 /// The file first: a row without a file is found again, a file without a row never.
 async fn remove(core: &Core, id: String) -> Result<(), Refusal> {
+    if core.is_on_hold().await? {
+        return Ok(());
+    }
     if let Some(folder) = core.store().blobs().folder().cloned() {
         let name = id.clone();
         let removed = tokio::task::spawn_blocking(move || folder.remove(&name)).await;
@@ -58,7 +69,7 @@ async fn remove(core: &Core, id: String) -> Result<(), Refusal> {
             return Ok(());
         }
     }
-    core.store().write(move |tx| Ok(blobs::remove(tx, &id)?)).await
+    core.tend(move |tx| Ok(blobs::remove(tx, &id)?)).await.map(drop)
 }
 
 #[cfg(test)]

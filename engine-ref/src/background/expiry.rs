@@ -6,7 +6,7 @@ use beepgrid::RequestId;
 
 use crate::core::Core;
 use crate::service::{Refusal, requests};
-use crate::store;
+use crate::store::{self, ReadTx};
 
 /// How often it looks: one walk to the near end of an index.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -31,15 +31,16 @@ pub(crate) async fn run(core: Core) {
 
 /// Closes one batch of what is due; true if there may be more at once.
 async fn sweep(core: &Core) -> Result<bool, Refusal> {
-    let due = core.store().read(|tx| Ok(store::requests::due(tx, BATCH)?)).await?;
+    let look = |tx: &ReadTx<'_>| if store::hold::is_on(tx)? { Ok(Vec::new()) } else { Ok(store::requests::due(tx, BATCH)?) };
+    let due = core.store().read(look).await?;
     if due.is_empty() {
         return Ok(false);
     }
     let full = i64::try_from(due.len()).is_ok_and(|count| count == BATCH);
     let batch = due.clone();
-    let together = core.store().write(move |tx| batch.iter().try_for_each(|id| requests::expire(tx, id).map(drop))).await;
+    let together = core.tend(move |tx| batch.iter().try_for_each(|id| requests::expire(tx, id).map(drop))).await;
     match together {
-        Ok(()) => Ok(full),
+        Ok(done) => Ok(full && done.is_some()),
         // One that can't be closed must not keep the others open.
         Err(Refusal::Internal { reason }) => {
             tracing::error!(%reason, "a batch of due requests failed; closing them one by one");
@@ -53,7 +54,7 @@ async fn sweep(core: &Core) -> Result<bool, Refusal> {
 async fn one_by_one(core: &Core, due: Vec<RequestId>) -> Result<bool, Refusal> {
     for id in due {
         let name = id.clone();
-        if let Err(refusal) = core.store().write(move |tx| requests::expire(tx, &id)).await {
+        if let Err(refusal) = core.tend(move |tx| requests::expire(tx, &id)).await {
             tracing::error!(request = %name, ?refusal, "a due request could not be closed");
         }
     }

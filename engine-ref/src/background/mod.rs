@@ -6,6 +6,9 @@ mod parking;
 mod presence;
 pub(crate) mod retention;
 
+#[cfg(test)]
+pub(crate) use self::parking::sweep as parking_sweep;
+
 use tokio_util::task::TaskTracker;
 
 use crate::core::Core;

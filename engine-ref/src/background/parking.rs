@@ -8,7 +8,7 @@ use beepgrid::InstanceId;
 use crate::core::Core;
 use crate::service::limits::PARK_AFTER;
 use crate::service::{Refusal, deliveries};
-use crate::store::deliveries as rows;
+use crate::store::{WriteTx, deliveries as rows};
 
 /// How long something may be overdue for it.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -33,14 +33,17 @@ pub(crate) async fn run(core: Core) {
 
 /// Parks and lets go what is due for it, in short writes and only where a look found something.
 pub(crate) async fn sweep(core: &Core) -> Result<(), Refusal> {
+    if core.is_on_hold().await? {
+        return Ok(());
+    }
     park_exhausted(core).await?;
     let mut after = InstanceId::default();
     while let Some(instance) = next_absent(core, after).await? {
         after = instance.clone();
         loop {
             let id = instance.clone();
-            let done = core.store().write(move |tx| deliveries::let_go(tx, &id, BATCH)).await?;
-            if done == 0 || core.stopping().is_cancelled() {
+            let done = core.tend(move |tx| deliveries::let_go(tx, &id, BATCH)).await?;
+            if done.is_none_or(|done| done == 0) || core.stopping().is_cancelled() {
                 break;
             }
         }
@@ -54,14 +57,15 @@ async fn park_exhausted(core: &Core) -> Result<(), Refusal> {
         if !found || core.stopping().is_cancelled() {
             return Ok(());
         }
-        core.store()
-            .write(|tx| {
-                for row in rows::exhausted(tx, tx.now().minus(PARK_AFTER), BATCH)? {
-                    deliveries::park(tx, &row, deliveries::REASON_ATTEMPTS)?;
-                }
-                Ok(())
-            })
-            .await?;
+        let park = |tx: &WriteTx<'_>| {
+            for row in rows::exhausted(tx, tx.now().minus(PARK_AFTER), BATCH)? {
+                deliveries::park(tx, &row, deliveries::REASON_ATTEMPTS)?;
+            }
+            Ok(())
+        };
+        if core.tend(park).await?.is_none() {
+            return Ok(());
+        }
     }
 }
 

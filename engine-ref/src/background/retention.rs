@@ -36,7 +36,9 @@ pub(crate) async fn sweep(core: &Core, keep: Duration) -> Result<(), Refusal> {
             Ok(events::older_than(tx, floor, tx.now().minus(keep), BATCH)?)
         };
         let Some(up_to) = core.store().read(look).await? else { break };
-        core.store().write(move |tx| Ok(events::forget(tx, up_to)?)).await?;
+        if core.tend(move |tx| Ok(events::forget(tx, up_to)?)).await?.is_none() {
+            return Ok(());
+        }
         gone = true;
     }
     if gone { forget_readers(core).await } else { Ok(()) }
@@ -62,7 +64,7 @@ async fn forget_readers(core: &Core) -> Result<(), Refusal> {
             .await?;
         after = last;
         if !behind.is_empty() {
-            core.store().write(move |tx| behind.iter().try_for_each(|reader| Ok(events::forget_for(tx, reader, floor)?))).await?;
+            core.tend(move |tx| behind.iter().try_for_each(|reader| Ok(events::forget_for(tx, reader, floor)?))).await?;
         }
     }
     Ok(())

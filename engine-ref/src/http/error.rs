@@ -15,6 +15,9 @@ use crate::service::Refusal;
 /// How long a caller waits before it tries a store that was not available.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
 
+/// How long until somebody may have taken the hold off.
+const ON_HOLD_RETRY: Duration = Duration::from_secs(10);
+
 /// How long until a setting may have been made.
 const NOT_CONFIGURED_RETRY: Duration = Duration::from_secs(60);
 
@@ -83,6 +86,10 @@ impl IntoResponse for Refusal {
             Self::Unavailable { reason } => {
                 let message = "the engine can't serve this at the moment; nothing was stored";
                 reasoned(later(answer(&ErrorCode::Unavailable, message), UNAVAILABLE_RETRY), reason)
+            }
+            Self::OnHold => {
+                let message = "the workspace is on hold after a restore: operators read and manage, nothing else is served";
+                later(answer(&ErrorCode::Unavailable, message), ON_HOLD_RETRY)
             }
             Self::NotConfigured { message } => later(answer(&ErrorCode::Unavailable, message), NOT_CONFIGURED_RETRY),
             Self::ProviderFailed { reason } => {

@@ -234,7 +234,7 @@ async fn directory(
 }
 
 async fn workspace(caller: Caller, State(core): State<Core>) -> Result<Json<Workspace>, Refusal> {
-    core.read(&caller, Need::Ceiling(Permission::Read), |_, _| Ok(())).await?;
+    let on_hold = core.read(&caller, Need::Ceiling(Permission::Read), |_, actor| Ok(actor.on_hold)).await?;
     let settings = core.settings();
     Ok(Json(Workspace {
         scope: settings.workspace.clone(),
@@ -243,5 +243,6 @@ async fn workspace(caller: Caller, State(core): State<Core>) -> Result<Json<Work
         deployment: "self_hosted".to_owned(),
         schema_version: MIGRATIONS.last().map_or(0, |migration| migration.version),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        on_hold,
     }))
 }

@@ -71,6 +71,8 @@ pub(crate) struct Actor {
     pub(crate) instance_id: Option<InstanceId>,
     pub(crate) credential: ActorCredential,
     pub(crate) rules: Rules,
+    /// Whether the workspace is on hold after a restore.
+    pub(crate) on_hold: bool,
     /// Authenticates preview tokens; absent where no call stands behind the actor.
     pub(crate) cursor_key: Option<super::cursor::Key>,
 }
@@ -92,12 +94,18 @@ impl Actor {
             instance_id: row.instance_id,
             credential: ActorCredential { id, kind, name, prefix, ceiling: permissions, expires_at },
             rules,
+            on_hold: row.on_hold,
             cursor_key: None,
         })
     }
 
-    /// Refuses what lies outside the credential, whatever the identity may do.
+    /// Refuses what lies outside the credential, whatever the identity may do; while the workspace is on hold, everything but an
+    /// operator's reading and managing.
     pub(crate) fn need(&self, need: &Need) -> Result<(), Refusal> {
+        let managing = matches!(need, Need::Any | Need::Ceiling(Permission::Read | Permission::Manage));
+        if self.on_hold && !(self.operator && managing) {
+            return Err(Refusal::OnHold);
+        }
         if self.credential.kind == CredentialKind::Enrollment && !matches!(need, Need::Any) {
             return Err(Refusal::forbidden("an enrollment credential may only enroll and read /me"));
         }

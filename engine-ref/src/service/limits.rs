@@ -95,6 +95,9 @@ pub(crate) const MAX_CALLBACK_BYTES: usize = 256 * 1024;
 /// Callbacks of one connection that nobody has looked at.
 pub(crate) const MAX_WAITING_CALLBACKS: i64 = 1_000;
 
+/// How far sequences and generations go on ahead after a restore: nobody has seen those numbers.
+pub(crate) const RESTORE_GAP: i64 = 1_000_000;
+
 const fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(minutes * 60)
 }

@@ -31,6 +31,7 @@ pub(crate) mod providers;
 pub(crate) mod queries;
 pub(crate) mod refusal;
 pub(crate) mod requests;
+pub(crate) mod restore;
 pub(crate) mod seal;
 pub(crate) mod setup;
 pub(crate) mod uploads;

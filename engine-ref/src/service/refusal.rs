@@ -23,6 +23,8 @@ pub(crate) enum Refusal {
     RateLimited { message: String, retry_after: Duration },
     /// The store can't serve at the moment; nothing was stored.
     Unavailable { reason: String },
+    /// The workspace is on hold after a restore; nothing was stored.
+    OnHold,
     /// The engine lacks a setting for this; nothing was stored.
     NotConfigured { message: &'static str },
     /// The model gave nothing usable; nothing was stored and nothing sent. The reason goes to the log.

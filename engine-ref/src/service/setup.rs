@@ -213,9 +213,14 @@ pub(crate) fn bootstrap(tx: &WriteTx<'_>, name: &str, token: &str) -> Result<boo
         created_at: now,
     };
     principals::insert(tx, &owner)?;
-    let row = fresh(owner.id, CredentialKind::Owner, "Owner", token, now);
-    credentials::insert(tx, &row, TokenDigest::of(token).as_bytes())?;
+    issue_owner(tx, owner.id, token)?;
     Ok(true)
+}
+
+/// Gives an operator a credential without end, with this token.
+pub(crate) fn issue_owner(tx: &WriteTx<'_>, owner: PrincipalId, token: &str) -> Result<(), Refusal> {
+    let row = fresh(owner, CredentialKind::Owner, "Owner", token, tx.now());
+    Ok(credentials::insert(tx, &row, TokenDigest::of(token).as_bytes())?)
 }
 
 /// Whether a new credential has the right form.

@@ -40,6 +40,7 @@ pub(crate) struct Presented {
     pub(crate) disabled: bool,
     pub(crate) instance_id: Option<InstanceId>,
     pub(crate) epoch: String,
+    pub(crate) on_hold: bool,
 }
 
 impl Presented {
@@ -90,6 +91,7 @@ fn presented(row: &Row, digest_column: &'static str) -> Result<Presented, StoreE
         disabled: row.bool("disabled")?,
         instance_id: row.opt_text("instance_id")?.map(Into::into),
         epoch: row.text("epoch")?,
+        on_hold: row.bool("on_hold")?,
     })
 }
 
@@ -97,7 +99,7 @@ fn presented(row: &Row, digest_column: &'static str) -> Result<Presented, StoreE
 pub(crate) fn by_digest(tx: &ReadTx<'_>, digest: &[u8; 32]) -> Result<Option<Presented>, StoreError> {
     // Index: credentials_digest, then credentials_previous.
     let found = tx.find(
-        "SELECT c.*, p.name AS owner_name, p.kind AS principal_kind, p.operator, p.disabled, w.epoch
+        "SELECT c.*, p.name AS owner_name, p.kind AS principal_kind, p.operator, p.disabled, w.epoch, w.on_hold
          FROM credentials c JOIN principals p ON p.id = c.principal_id CROSS JOIN workspace w
          WHERE c.digest = :digest",
         &[("digest", digest)],
@@ -106,7 +108,7 @@ pub(crate) fn by_digest(tx: &ReadTx<'_>, digest: &[u8; 32]) -> Result<Option<Pre
         return presented(&row, "digest").map(Some);
     }
     let previous = tx.find(
-        "SELECT c.*, p.name AS owner_name, p.kind AS principal_kind, p.operator, p.disabled, w.epoch
+        "SELECT c.*, p.name AS owner_name, p.kind AS principal_kind, p.operator, p.disabled, w.epoch, w.on_hold
          FROM credentials c JOIN principals p ON p.id = c.principal_id CROSS JOIN workspace w
          WHERE c.previous_digest IS NOT NULL AND c.previous_digest = :digest AND c.previous_until > :now",
         &[("digest", digest), ("now", &tx.now())],

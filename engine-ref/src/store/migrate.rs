@@ -24,6 +24,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 5, name: "queries", sql: include_str!("../../migrations/0005_queries.sql") },
     Migration { version: 6, name: "plans", sql: include_str!("../../migrations/0006_plans.sql") },
     Migration { version: 7, name: "transports", sql: include_str!("../../migrations/0007_transports.sql") },
+    Migration { version: 8, name: "hold", sql: include_str!("../../migrations/0008_hold.sql") },
 ];
 
 impl Migration {

@@ -18,6 +18,7 @@ mod error;
 pub(crate) mod events;
 pub(crate) mod executions;
 pub(crate) mod groups;
+pub(crate) mod hold;
 pub(crate) mod instances;
 pub(crate) mod keys;
 pub(crate) mod messages;

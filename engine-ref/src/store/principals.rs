@@ -131,6 +131,16 @@ pub(crate) fn live_operators(tx: &ReadTx<'_>) -> Result<i64, StoreError> {
     tx.get("SELECT count(*) AS n FROM principals WHERE kind = 'person' AND operator = TRUE AND disabled = FALSE", &[])?.int("n")
 }
 
+/// The operator that was made first, of those that are not disabled.
+pub(crate) fn first_operator(tx: &ReadTx<'_>) -> Result<Option<PrincipalId>, StoreError> {
+    // Asked only after a restore.
+    let found = tx.find(
+        "SELECT id FROM principals WHERE kind = 'person' AND operator = TRUE AND disabled = FALSE ORDER BY id LIMIT 1",
+        &[],
+    )?;
+    found.map(|row| Ok(row.text("id")?.into())).transpose()
+}
+
 /// Stores a principal. `false` if its external id is taken within its kind.
 pub(crate) fn insert(tx: &WriteTx<'_>, row: &PrincipalRow) -> Result<bool, StoreError> {
     let metadata = serde_json::Value::Object(row.metadata.clone()).to_string();

@@ -134,6 +134,20 @@ pub(crate) fn give_up(
     Ok(())
 }
 
+/// Marks what was on its way to a provider as of unknown outcome: whoever sent it can't say any more. Returns how many there were.
+pub(crate) fn lose_track(tx: &WriteTx<'_>, reason: &str) -> Result<u64, StoreError> {
+    // Few; once after a restore.
+    tx.execute(
+        "UPDATE delivery_attempts SET state = 'unknown', reason = :reason, changed_at = :now WHERE state = 'sending'",
+        &[("reason", &reason), ("now", &tx.now())],
+    )?;
+    tx.execute(
+        "UPDATE transports SET state = 'unknown', reason = :reason, changed_at = :now
+         WHERE state IN ('queued', 'sending') AND state = 'sending'",
+        &[("reason", &reason), ("now", &tx.now())],
+    )
+}
+
 /// How many callbacks of a connection nobody has looked at; counted up to a limit.
 pub(crate) fn waiting_callbacks(tx: &ReadTx<'_>, connection: &ConnectionId, limit: i64) -> Result<i64, StoreError> {
     // Index: callbacks_waiting.

@@ -492,4 +492,7 @@ pub struct Workspace {
     /// Version of the engine.
     #[serde(default)]
     pub version: String,
+    /// Whether it is on hold after a restore: operators read and manage, everything else is refused (`unavailable`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_hold: bool,
 }

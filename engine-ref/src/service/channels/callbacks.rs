@@ -3,9 +3,9 @@
 
 use beepgrid::webhook::WebhookSecret;
 
-use crate::service::Refusal;
 use crate::service::limits::{MAX_ID_CHARS, MAX_WAITING_CALLBACKS};
 use crate::service::seal::SecretKey;
+use crate::service::{Refusal, restore};
 use crate::store::channels::{self, ConnectionRow};
 use crate::store::{ReadTx, WriteTx, transports};
 
@@ -24,8 +24,9 @@ pub(crate) struct Callback {
 /// Takes a callback. One that came before changes nothing.
 ///
 /// # Errors
-/// 404 for a connection that takes none, 401 for what its secret did not sign, 429 when too many wait.
+/// 503 while the workspace is on hold, 404 for a connection that takes none, 401 for what its secret did not sign, 429 when too many wait.
 pub(crate) fn receive(tx: &WriteTx<'_>, connection: &str, callback: &Callback, key: &SecretKey) -> Result<(), Refusal> {
+    restore::refuse_on_hold(tx)?;
     let (row, secret) = taking(tx, connection, key)?.ok_or_else(Refusal::not_found)?;
     let Callback { id, timestamp, signature, body } = callback;
     // Whatever is wrong with it: who can't sign learns no more.

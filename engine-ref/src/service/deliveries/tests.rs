@@ -27,6 +27,7 @@ fn actor(id: &str, operator: bool, instance: Option<&str>) -> Actor {
             expires_at: None,
         },
         rules: Rules::new(&RulesCache::default(), "0".to_owned()),
+        on_hold: false,
         cursor_key: None,
     }
 }

@@ -26,6 +26,8 @@ struct Payload {
     readers: Vec<PrincipalId>,
     #[serde(rename = "va", default, skip_serializing_if = "std::ops::Not::not")]
     all_readers: bool,
+    #[serde(rename = "all", default, skip_serializing_if = "std::ops::Not::not")]
+    all: bool,
 }
 
 /// As few notifications as hold `signals`.
@@ -40,6 +42,7 @@ pub(super) fn payloads(process: &str, signals: &[Signal]) -> Vec<String> {
                 Signal::Event { sequence } => payload.sequence = payload.sequence.max(Some(*sequence)),
                 Signal::EventFor { reader } => payload.readers.push(reader.clone()),
                 Signal::EventForAll => payload.all_readers = true,
+                Signal::All => payload.all = true,
             }
         }
         // Texts and numbers always have a form in JSON.
@@ -60,6 +63,7 @@ pub(super) fn signals(process: &str, payload: &str) -> Option<Vec<Signal>> {
     signals.extend(payload.sequence.map(|sequence| Signal::Event { sequence }));
     signals.extend(payload.readers.into_iter().map(|reader| Signal::EventFor { reader }));
     signals.extend(payload.all_readers.then_some(Signal::EventForAll));
+    signals.extend(payload.all.then_some(Signal::All));
     Some(signals)
 }
 
@@ -77,6 +81,7 @@ mod tests {
         sent.push(Signal::Access { principal: PrincipalId::new("per_1") });
         sent.push(Signal::EventFor { reader: PrincipalId::new("per_2") });
         sent.push(Signal::EventForAll);
+        sent.push(Signal::All);
         let payloads = payloads("one", &sent);
         assert!(payloads.iter().all(|payload| payload.len() < 8000));
         assert!(payloads.iter().all(|payload| signals("one", payload).is_none()));

@@ -309,6 +309,7 @@ fn actor(tx: &ReadTx<'_>, cache: &RulesCache, who: &str) -> Result<Actor, Refusa
             expires_at: None,
         },
         rules: Rules::new(cache, epoch),
+        on_hold: false,
         cursor_key: None,
     })
 }
