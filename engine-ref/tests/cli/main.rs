@@ -18,5 +18,6 @@ mod files;
 mod inbox;
 mod operator;
 mod readme;
+mod reconcile;
 mod setup;
 mod support;

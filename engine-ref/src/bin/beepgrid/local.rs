@@ -130,7 +130,7 @@ fn keep(file: &Path) -> anyhow::Result<Kept> {
 }
 
 /// 32 random bytes in hexadecimal.
-fn random() -> anyhow::Result<SecretString> {
+pub(crate) fn random() -> anyhow::Result<SecretString> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(|_| anyhow!("the system gives no random numbers"))?;
     Ok(bytes.iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}")).into())

@@ -20,6 +20,7 @@ mod migrate;
 mod operator;
 mod output;
 mod queries;
+mod reconcile;
 mod render;
 mod requests;
 mod serve;
@@ -98,6 +99,8 @@ enum Command {
     Trace(operator::TraceArguments),
     /// Check that the engine and what it works with are in order; changes and sends nothing
     Diagnose(operator::DiagnoseArguments),
+    /// After a restore from a backup: put the workspace on hold, and later take the hold off
+    Reconcile(reconcile::ReconcileArguments),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  beepgrid completions bash > ~/.local/share/bash-completion/completions/beepgrid")]
     Completions {
@@ -147,6 +150,7 @@ fn run(command: Command) -> Exit {
         Command::Seed(arguments) => job::run(async |job| enrollment::seed(job, arguments).await),
         Command::Trace(arguments) => job::run(async |_| operator::trace(arguments).await),
         Command::Diagnose(arguments) => job::run(async |_| operator::diagnose(arguments).await),
+        Command::Reconcile(arguments) => job::run(async |_| reconcile::reconcile(arguments).await),
         Command::Completions { shell } => help::completions::<Arguments>(shell).map(Output::Text),
         Command::Version => Ok(Output::Text(format!("beepgrid {}", env!("CARGO_PKG_VERSION")))),
         Command::Help { command } => help::of::<Arguments>(command.as_deref()).map(Output::Text),

@@ -113,6 +113,9 @@ pub(crate) async fn diagnose(arguments: DiagnoseArguments) -> anyhow::Result<Out
         }
         Err(error) => return Err(error.into()),
     }];
+    if workspace.on_hold {
+        checks.push(Check::new("hold", false, "the workspace is on hold after a restore; `beepgrid reconcile --resume` ends it"));
+    }
     checks.extend(tokio::time::timeout(timeout, checks::all(&client)).await.context("the checks took too long")??);
     let failed: Vec<&str> = checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
     let report = json!({ "ok": failed.is_empty(), "url": client.url(), "workspace": workspace, "checks": checks });
