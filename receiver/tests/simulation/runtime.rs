@@ -176,6 +176,11 @@ impl World {
         }
     }
 
+    /// What a row is, also if a restored engine has forgotten it.
+    fn kind(&self, row: u16) -> Option<Kind> {
+        self.kinds.get(usize::from(row) - 1).copied()
+    }
+
     /// The user gives it work of its own.
     pub(crate) fn begin(&mut self) {
         if self.runtime.alive && !self.runtime.busy {
@@ -208,7 +213,7 @@ impl World {
 
     /// The person who discards a result tells the turn that waits for it.
     pub(crate) fn stop_waiting_for(&mut self, row: u16) {
-        if let Some(Kind::Result(request)) = self.item(row).map(|item| item.kind) {
+        if let Some(Kind::Result(request)) = self.kind(row) {
             self.runtime.awaiting.remove(&request);
             self.report_waiters();
         }
@@ -310,7 +315,7 @@ impl World {
             return Reply::Say(Submission::Refused(Refusal::NotNow));
         }
         let rate = self.profile.runtime_faults;
-        if self.item(row).is_some_and(|item| item.kind == Kind::Poison) || self.fault(rate / 2) {
+        if self.kind(row) == Some(Kind::Poison) || self.fault(rate / 2) {
             self.note("rejected", row, 0);
             return Reply::Say(Submission::Refused(Refusal::Rejected("not today".to_owned())));
         }
@@ -331,7 +336,7 @@ impl World {
     }
 
     fn refuses_result(&mut self, row: u16) -> Option<Refusal> {
-        let Some(Kind::Result(request)) = self.item(row).map(|item| item.kind) else { return Some(Refusal::NoWaiter) };
+        let Some(Kind::Result(request)) = self.kind(row) else { return Some(Refusal::NoWaiter) };
         if self.runtime.awaiting.remove(&request) {
             self.report_waiters();
             return None;
