@@ -20,7 +20,7 @@ on_both_stores!(
     deliveries_over_connections_stand_beside_those_to_agents,
     what_waits_for_something_that_is_gone_fails,
     a_callback_is_taken_with_its_signature_over_the_raw_body,
-    connections_without_a_scheme_take_no_callbacks,
+    who_cannot_sign_learns_nothing_of_connections,
 );
 
 const SECRET: &str = "xoxb-a-very-secret-token";
@@ -326,20 +326,25 @@ async fn a_callback_is_taken_with_its_signature_over_the_raw_body(w: World) {
     // What is switched off takes nothing, and what is deleted leaves nothing behind that could stand in the way.
     let path = format!("/connections/{connection}");
     w.owner.api.patch(&path, json!({"version": 1, "enabled": false})).await.ok();
-    call_back(&w, &connection, "m5", body, &sign("m5", body, w.after(0))).await.not_found();
+    call_back(&w, &connection, "m5", body, &sign("m5", body, w.after(0))).await.refused(401, "unauthorized");
     w.owner.api.delete(&path).await.ok();
-    call_back(&w, &connection, "m5", body, &sign("m5", body, w.after(0))).await.not_found();
+    call_back(&w, &connection, "m5", body, &sign("m5", body, w.after(0))).await.refused(401, "unauthorized");
 }
 
-async fn connections_without_a_scheme_take_no_callbacks(w: World) {
-    let secret: WebhookSecret = SECRET.parse().unwrap();
+async fn who_cannot_sign_learns_nothing_of_connections(w: World) {
+    let secret: WebhookSecret = HOOK_SECRET.parse().unwrap();
     let signed = secret.sign("m1", b"{}", w.after(0));
-    let slack = connect(&w).await.id();
-    call_back(&w, &slack, "m1", "{}", &signed).await.not_found();
-    let bare = json!({"kind": "webhook", "name": "Hook", "enabled": true});
-    let bare = w.owner.api.post("/connections", bare).await.created().id();
-    call_back(&w, &bare, "m1", "{}", &signed).await.not_found();
-    call_back(&w, "con_none", "m1", "{}", &signed).await.not_found();
-    // Nobody learns from the answer which connections there are.
-    w.owner.api.nobody().post("/callbacks/con_none", json!({})).await.not_found();
+    let hook = async |input: Value| w.owner.api.post("/connections", input).await.created().id();
+    let slack = hook(json!({"kind": "slack", "name": "Chat", "secret": HOOK_SECRET, "enabled": true})).await;
+    let bare = hook(json!({"kind": "webhook", "name": "Hook", "enabled": true})).await;
+    let off = hook(json!({"kind": "webhook", "name": "Hook", "secret": HOOK_SECRET, "enabled": false})).await;
+    let other = hook(json!({"kind": "webhook", "name": "Hook", "secret": "another secret", "enabled": true})).await;
+    let mut answers = Vec::new();
+    for connection in ["con_none", &slack, &bare, &off, &other] {
+        answers.push(call_back(&w, connection, "m1", "{}", &signed).await.refused(401, "unauthorized"));
+        let unsigned = w.owner.api.nobody().post(&format!("/callbacks/{connection}"), json!({})).await;
+        answers.push(unsigned.refused(401, "unauthorized"));
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:?}");
 }

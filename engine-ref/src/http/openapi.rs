@@ -115,7 +115,7 @@ fn callback(schemas: &mut Schemas) -> Value {
     let answer = schemas.answer(SchemaGenerator::subschema_for::<beepgrid::AckResult>);
     let mut responses =
         json!({ "200": { "description": "Stored, now or before.", "content": { "application/json": { "schema": answer } } } });
-    for status in [400, 401, 404, 413, 429, 500, 503] {
+    for status in [400, 401, 413, 429, 500, 503] {
         responses[status.to_string()] = refusal(status);
     }
     json!({

@@ -24,12 +24,13 @@ pub(crate) struct Callback {
 /// Takes a callback. One that came before changes nothing.
 ///
 /// # Errors
-/// 503 while the workspace is on hold, 404 for a connection that takes none, 401 for what its secret did not sign, 429 when too many wait.
+/// 503 while the workspace is on hold, 401 for what no secret of a connection that takes callbacks signed, 400 for an unusable id and 429
+/// when too many wait, both only for what is signed.
 pub(crate) fn receive(tx: &WriteTx<'_>, connection: &str, callback: &Callback, key: &SecretKey) -> Result<(), Refusal> {
     restore::refuse_on_hold(tx)?;
-    let (row, secret) = taking(tx, connection, key)?.ok_or_else(Refusal::not_found)?;
+    // Whatever is wrong: who can't sign does not learn which connections there are, of which kind, or in use.
+    let (row, secret) = taking(tx, connection, key)?.ok_or(Refusal::Unauthorized)?;
     let Callback { id, timestamp, signature, body } = callback;
-    // Whatever is wrong with it: who can't sign learns no more.
     secret.verify(id, timestamp, signature, body, tx.now()).map_err(|_| Refusal::Unauthorized)?;
     if id.is_empty() || id.chars().count() > MAX_ID_CHARS || id.chars().any(char::is_control) {
         return Err(Refusal::invalid("webhook-id", format!("1 to {MAX_ID_CHARS} code points without control characters")));
